@@ -1,0 +1,94 @@
+"""[init] pid 1 of one run: builds the walls, forks the payload, reaps, and reports the payload's wait status.
+
+Non-dumpable, no secrets, no environment, never execs. It is the only source of the exit code: the payload has
+neither the status pipe nor any way to signal or trace this process. When it exits, the kernel kills the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mcp_exec.jail import descriptors, enter, privileges, syscalls
+from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.stage import Kind, Stage, Step, record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPipes:
+    """Descriptors of one run, as they came from the server."""
+
+    code: int
+    stdin: int
+    stdout: int
+    stderr: int
+    status: int
+    cgroup: int | None
+
+
+def run_init(
+    spec: JailSpec,
+    pipes: RunPipes,
+    *,
+    slot: int,
+    outer_ids: tuple[int, int],
+    lifeline: int,
+    payload: Callable[[JailSpec, int], None],
+) -> None:
+    """The whole life of init; never returns but in the payload, whose callable then runs the program."""
+    step = Step()
+    try:
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        os.setsid()
+        enter.build(spec, step, slot=slot, outer_ids=outer_ids, cgroup=pipes.cgroup)
+        step.stage = Stage.LIFELINE
+        _die_with_launcher(lifeline)
+        step.stage = Stage.PAYLOAD_FORK
+        pid = os.fork()
+        if pid == 0:
+            _become_payload(spec, pipes, step)
+    except BaseException as error:
+        _report_failure(pipes.status, step, error)
+    if pid == 0:
+        payload(spec, pipes.code)
+        os._exit(70)  # the payload ends itself; reached only if it fails to
+    _keep_watch(pid, pipes.status)
+
+
+def _die_with_launcher(lifeline: int) -> None:
+    # A change of ids clears PDEATHSIG (prctl(2)), so it comes after them; the poll closes the window before it.
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    poller = select.poll()
+    poller.register(lifeline, 0)
+    if poller.poll(0):
+        os._exit(1)
+
+
+def _become_payload(spec: JailSpec, pipes: RunPipes, step: Step) -> None:
+    enter.confine(
+        spec, step, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr, kept=(pipes.code, pipes.status)
+    )
+    os.write(pipes.status, record(Kind.READY, Stage.SECCOMP, 0))
+    os.close(pipes.status)
+
+
+def _report_failure(status: int, step: Step, error: BaseException) -> None:
+    number = error.errno if isinstance(error, OSError) and error.errno else 0
+    os.write(status, record(Kind.FAILED, step.stage, number))
+    os._exit(1)
+
+
+def _keep_watch(payload: int, status: int) -> None:
+    descriptors.keep_only(status)
+    privileges.drop_all()
+    while True:
+        pid, wait_status = os.waitpid(-1, 0)
+        if pid == payload:
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
+            os.write(status, record(Kind.EXITED, Stage.SECCOMP, wait_status, cpu_ms, usage.ru_maxrss))
+            os._exit(0)

@@ -1,0 +1,125 @@
+"""[init] The private root: an own small tmpfs with read-only binds of what the spec lists, and one tmpfs to write in.
+
+Theory: the tmpfs is pivoted to `/` first and the host's root put aside at `/.host`, so no bind source can be
+covered by the scaffold. The host's root is detached before anything of the payload exists. All of it happens in
+the outer user namespace; the payload, in the inner one, can neither undo nor uncover any of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.syscalls import (
+    MNT_DETACH,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    mount,
+    pivot_root,
+    seal_tree,
+    umount,
+)
+
+_HOST = "/.host"
+_STORE = "/.store"
+#: (place, mode) of what one tmpfs carries
+WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))  # noqa: S108 - places inside the jail
+
+
+def make_root(spec: JailSpec) -> None:
+    """A small tmpfs becomes `/`; the host's root waits at /.host: pivot_root(2)."""
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    os.umask(0o022)
+    mount("tmpfs", spec.scaffold, "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,nr_inodes=4k,mode=755")
+    os.mkdir(spec.scaffold + _HOST)
+    pivot_root(spec.scaffold, spec.scaffold + _HOST)
+    os.chdir("/")
+
+
+def bind_system(spec: JailSpec) -> None:
+    """Read-only binds at their own paths, submounts included, and the host's symlinks such as /lib."""
+    for path in spec.binds:
+        source = _HOST + path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if stat.S_ISDIR(os.stat(source).st_mode):
+            os.makedirs(path, exist_ok=True)
+        elif not os.path.exists(path):
+            _touch(path)
+        mount(source, path, None, MS_BIND | MS_REC)
+        seal_tree(path)
+    for path, target in spec.links:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.lexists(path):
+            os.symlink(target, path)
+
+
+def write_files(spec: JailSpec) -> None:
+    """The synthetic /etc."""
+    for path, text in spec.files:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _touch(path, text.encode())
+
+
+def bind_devices(spec: JailSpec) -> None:
+    """Harmless device nodes of the host; mknod is not allowed in a user namespace."""
+    os.makedirs("/dev", exist_ok=True)
+    for path in spec.devices:
+        _touch(path)
+        mount(_HOST + path, path, None, MS_BIND)
+        seal_tree(path, devices=True)
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(target, f"/dev/{name}")
+
+
+def mount_proc(spec: JailSpec) -> None:
+    """A fresh /proc of this pid namespace, read-only; where the kernel refuses one, an empty tmpfs. Never the host's."""
+    os.mkdir("/proc")
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY
+    try:
+        mount("proc", "/proc", "proc", flags)
+    except PermissionError:
+        mount("tmpfs", "/proc", "tmpfs", flags, "size=4k,mode=555")
+        return
+    for path in spec.masks:
+        with contextlib.suppress(FileNotFoundError):  # which files exist depends on the kernel's configuration
+            mount("/dev/null", path, None, MS_BIND)
+
+
+def mount_workspace(spec: JailSpec, owner: int) -> None:
+    """One tmpfs, bounded in bytes and inodes, under /workspace, /tmp and /dev/shm: tmpfs(5)."""
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    os.mkdir(_STORE)
+    mount("tmpfs", _STORE, "tmpfs", flags, f"size={spec.workspace_bytes},nr_inodes={spec.workspace_inodes},mode=755")
+    for path, mode in WRITABLE:
+        inside = _STORE + "/" + os.path.basename(path)
+        os.mkdir(inside)
+        os.chmod(inside, mode)
+        os.chown(inside, owner, owner)
+        os.makedirs(path, exist_ok=True)
+        mount(inside, path, None, MS_BIND)
+        mount(None, path, None, MS_BIND | MS_REMOUNT | flags)
+    umount(_STORE, MNT_DETACH)
+    os.rmdir(_STORE)
+
+
+def seal_root(spec: JailSpec) -> None:
+    """The host's root goes out of reach and the private root becomes read-only."""
+    umount(_HOST, MNT_DETACH)
+    os.rmdir(_HOST)
+    mount(None, "/", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def _touch(path: str, data: bytes = b"") -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)

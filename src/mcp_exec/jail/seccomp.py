@@ -1,0 +1,11 @@
+"""[payload] The last wall: the filter that the server compiled. No system call of the jail's own follows that it denies."""
+
+from __future__ import annotations
+
+from mcp_exec.jail import syscalls
+from mcp_exec.jail.spec import JailSpec
+
+
+def install(spec: JailSpec) -> None:
+    """no_new_privs is set already (privileges.py), as seccomp(2) demands of an unprivileged process."""
+    syscalls.install_filter(spec.seccomp)

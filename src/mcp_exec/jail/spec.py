@@ -1,0 +1,56 @@
+"""[server, launcher, init, payload] JailSpec: everything a jail is made of, resolved by the server beforehand.
+
+Plan outside, apply inside: init and payload make system calls on these values and decide nothing.
+It travels once, as JSON in a memfd, from the server to the launcher; never pickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JailSpec:
+    """binds: absolute host paths shown read-only at the same place. links: (path, target) symlinks of the root.
+
+    files: (path, text) synthetic files. masks: paths of /proc hidden behind /dev/null.
+    rlimits: (RLIMIT_* number, soft, hard). sizes in bytes. seccomp: struct sock_filter array (seccomp(2)).
+    privileged: the launcher holds CAP_SYS_ADMIN, so no outer user namespace is needed.
+    host_uid_base: with privileged, slot n runs as kuid host_uid_base + n.
+    """
+
+    privileged: bool
+    host_uid_base: int
+    inner_id: int
+    hostname: str
+    scaffold: str
+    binds: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    devices: tuple[str, ...]
+    masks: tuple[str, ...]
+    workspace_bytes: int
+    workspace_inodes: int
+    rlimits: tuple[tuple[int, int, int], ...]
+    environment: tuple[tuple[str, str], ...]
+    landlock_abi: int
+    seccomp: bytes
+
+    def encode(self) -> bytes:
+        """UTF-8 JSON, the seccomp program in base64."""
+        fields = asdict(self)
+        fields["seccomp"] = base64.b64encode(self.seccomp).decode()
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> JailSpec:
+        """The inverse of `encode`. Raises TypeError or ValueError where the fields are not those of this version."""
+        fields = json.loads(data)
+        fields["seccomp"] = base64.b64decode(fields["seccomp"], validate=True)
+        return cls(**{name: _frozen(value) for name, value in fields.items()})
+
+
+def _frozen(value: object) -> object:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,62 @@
+"""[server, launcher, init, payload] The steps of a jail, as numbers that the child reports and the server words.
+
+Only numbers cross the border: the child must not format text, and the server trusts nothing longer.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+#: kind, stage, value, cpu time in ms, peak resident memory in KiB
+RECORD = struct.Struct("=BBiqq")
+
+
+class Kind(enum.IntEnum):
+    """What a record on the status pipe says."""
+
+    FAILED = 1
+    READY = 2
+    EXITED = 3
+
+
+class Stage(enum.IntEnum):
+    """The step at work. The order is the order of `enter.py`."""
+
+    FORK = 1
+    CGROUP = 2
+    OUTER_USER_NAMESPACE = 3
+    CGROUP_NAMESPACE = 4
+    HOSTNAME = 5
+    LOOPBACK = 6
+    ROOT = 7
+    BINDS = 8
+    SYNTHETIC_FILES = 9
+    DEVICES = 10
+    PROC = 11
+    WORKSPACE = 12
+    SEAL_ROOT = 13
+    HOST_IDS = 14
+    INNER_USER_NAMESPACE = 15
+    LIFELINE = 16
+    PAYLOAD_FORK = 17
+    SESSION = 18
+    DESCRIPTORS = 19
+    PRIVILEGES = 20
+    RLIMITS = 21
+    LANDLOCK = 22
+    SECCOMP = 23
+
+
+class Step:
+    """The stage now at work in this process; set by `enter.py`, read by whoever reports a failure."""
+
+    __slots__ = ("stage",)
+
+    def __init__(self) -> None:
+        self.stage = Stage.FORK
+
+
+def record(kind: Kind, stage: Stage, value: int, cpu_ms: int = 0, peak_kib: int = 0) -> bytes:
+    """One status record; shorter than PIPE_BUF, so its write is atomic (pipe(7))."""
+    return RECORD.pack(kind, stage, value, cpu_ms, peak_kib)

@@ -1,0 +1,1 @@
+"""The launcher: wire format, its server side, and its one-thread loop."""

@@ -1,0 +1,133 @@
+"""[server] The server's side of the launcher: exec it, greet, ask for jails, replace it when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from mcp_exec.config import Config
+from mcp_exec.errors import CannotJail, ConfigError, LauncherDied
+from mcp_exec.jail.spec import JailSpec
+from mcp_exec.launcher import wire
+
+_START_S = 60
+_ANSWER_S = 20
+
+
+class LauncherClient:
+    """One launcher process. `greet` first, then `configure`, then `start_jail` as often as wanted, one at a time."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self._process = process
+        self._control = control
+        self._lock = asyncio.Lock()
+        self.failed = False
+
+    @classmethod
+    def spawn(cls, config: Config) -> LauncherClient:
+        """Exec the sandbox interpreter in its own session. Raises ConfigError where it cannot be executed."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        folder = Path(__file__).parent
+        try:
+            with theirs:
+                process = subprocess.Popen(  # noqa: S603 - the operator's own interpreter
+                    ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', str(config.python), "main.py",
+                     ",".join(config.preimport), _own_unshare()],
+                    cwd=folder,
+                    env={"LANG": "C.UTF-8"},  # nothing else: the jail starts from this process
+                    stdin=theirs,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise ConfigError(f"MCP_EXEC_PYTHON: {config.python} cannot be executed: {error.strerror}") from error
+        ours.setblocking(False)
+        return cls(process, ours)
+
+    async def greet(self) -> wire.Hello:
+        """Wait for the launcher's greeting, bounded. Raises ConfigError where the interpreter gives none."""
+        try:
+            async with asyncio.timeout(_START_S):
+                data = await asyncio.get_running_loop().sock_recv(self._control, wire.MAX_MESSAGE_BYTES)
+        except (TimeoutError, OSError):
+            data = b""
+        if not data:
+            raise ConfigError(
+                "MCP_EXEC_PYTHON: the interpreter did not start the launcher; CPython 3.11 or later is needed,"
+                " and on 3.11 the distribution `unshare`"
+            )
+        return wire.Hello.decode(data)
+
+    def configure(self, spec: JailSpec) -> None:
+        """Hand the spec over, once, in a memfd."""
+        memory = os.memfd_create("spec", os.MFD_CLOEXEC)
+        try:
+            os.write(memory, spec.encode())
+            socket.send_fds(self._control, [b"SPEC"], [memory])
+        finally:
+            os.close(memory)
+
+    async def start_jail(self, slot: int, descriptors: Sequence[int]) -> int:
+        """A pidfd of the new init. Raises LauncherDied or CannotJail. An unanswered request ends the launcher."""
+        async with self._lock:
+            try:
+                socket.send_fds(self._control, [wire.encode_run(slot)], list(descriptors))
+                data, received = await asyncio.shield(asyncio.ensure_future(self._answer()))
+            except (OSError, TimeoutError, asyncio.CancelledError) as error:
+                self.close()
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                raise LauncherDied("the launcher ended during the call; the next call gets a new one") from error
+        if not data:
+            self.close()
+            raise LauncherDied("the launcher ended during the call; the next call gets a new one")
+        started, value, errno = wire.decode_answer(data)
+        if not started or len(received) != 1:
+            raise CannotJail(f"no process could be made for the run: {os.strerror(errno)} (stage {value})")
+        return received[0]
+
+    async def _answer(self) -> tuple[bytes, list[int]]:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._control, lambda: ready.done() or ready.set_result(None))
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await ready
+        finally:
+            loop.remove_reader(self._control)
+        data, received, _, _ = socket.recv_fds(self._control, wire.MAX_MESSAGE_BYTES, 1)
+        return data, received
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and its socket is in step."""
+        return not self.failed and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The launcher's pid, for tests and doctor."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Kill the launcher; every init dies with it (PDEATHSIG). Idempotent."""
+        self.failed = True
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _own_unshare() -> str:
+    """The server's copy of the extension `unshare`, lent to a sandbox interpreter of 3.11 that has none."""
+    import importlib.util
+    import sys
+
+    if sys.version_info >= (3, 12):
+        return ""
+    found = importlib.util.find_spec("unshare")
+    return found.origin or "" if found is not None else ""

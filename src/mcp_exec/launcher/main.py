@@ -1,0 +1,157 @@
+"""[launcher] One single-threaded CPython, exec'ed by the server with an empty environment; forks an init per run.
+
+It imports what programs commonly need, so that a jail starts with it. It never sees code, stdin or output: only
+descriptors pass through. Started as the script `main.py`, with the control socket as descriptor 3.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":  # the sandbox interpreter need not have this package: borrow its folder for the imports
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import gc
+import select
+import signal
+import socket
+
+from mcp_exec.jail import init, namespaces, syscalls
+from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.stage import Stage
+from mcp_exec.launcher import wire
+from mcp_exec.payload.main import run_payload
+
+_CONTROL = 3
+_CAP_SYS_ADMIN = 21
+_MAX_SPEC_BYTES = 4 << 20
+
+
+def main() -> None:
+    """Greet, take the spec, then serve until the server closes the socket."""
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    control = socket.socket(fileno=_CONTROL)
+    control.set_inheritable(False)
+    modules, borrowed = sys.argv[1:2], sys.argv[2:3]
+    _borrow_unshare(borrowed)
+    del sys.argv[1:]
+    sys.path[0] = "/workspace"
+    control.send(_greet(_preimport(modules)).encode())
+    _, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+    spec = JailSpec.decode(os.pread(descriptors[0], _MAX_SPEC_BYTES, 0))
+    os.close(descriptors[0])
+    _reset_signals()
+    gc.collect()
+    gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
+    _serve(control, spec)
+
+
+def _borrow_unshare(paths: list[str]) -> None:
+    if sys.version_info >= (3, 12):
+        return
+    try:
+        import unshare  # noqa: F401
+    except ImportError:
+        import importlib.util
+
+        for path in filter(None, paths):
+            found = importlib.util.spec_from_file_location("unshare", path)
+            if found is not None and found.loader is not None:
+                sys.modules["unshare"] = importlib.util.module_from_spec(found)
+                found.loader.exec_module(sys.modules["unshare"])
+
+
+def _preimport(names: list[str]) -> list[tuple[str, str]]:
+    """Import what exists, with BLAS kept to one thread: a second thread would make forking unsafe."""
+    import importlib
+
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["MPLBACKEND"] = "Agg"
+    loaded = []
+    for name in filter(None, (names or [""])[0].split(",")):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+        top = sys.modules[name.partition(".")[0]]
+        loaded.append((top.__name__, str(getattr(top, "__version__", ""))))
+    return loaded
+
+
+def _greet(libraries: list[tuple[str, str]]) -> wire.Hello:
+    with open("/proc/self/status") as status:
+        effective = next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))
+    return wire.Hello(
+        version=".".join(map(str, sys.version_info[:3])),
+        implementation=sys.implementation.name,
+        executable=sys.executable,
+        prefixes=tuple(dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))),
+        libraries=tuple(libraries),
+        privileged=bool(effective >> _CAP_SYS_ADMIN & 1),
+        landlock_abi=syscalls.landlock_abi(),
+        uid=os.geteuid(),
+    )
+
+
+def _reset_signals() -> None:
+    """As CPython leaves them at start: SIGPIPE ignored, SIGINT a KeyboardInterrupt, the rest at their defaults."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGINT}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _serve(control: socket.socket, spec: JailSpec) -> None:
+    lifeline, held = os.pipe()
+    children: dict[int, int] = {}
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    while True:
+        for descriptor, _ in poller.poll():
+            if descriptor == control.fileno():
+                if not _one_request(control, spec, (lifeline, held), children, poller):
+                    return
+            else:
+                poller.unregister(descriptor)
+                os.waitpid(children.pop(descriptor), 0)
+                os.close(descriptor)
+
+
+def _one_request(
+    control: socket.socket, spec: JailSpec, life: tuple[int, int], children: dict[int, int], poller: select.poll
+) -> bool:
+    data, received, _, _ = socket.recv_fds(control, wire.MAX_MESSAGE_BYTES, wire.MAX_DESCRIPTORS)
+    if not data:
+        return False
+    slot = wire.decode_run(data)
+    code, stdin, stdout, stderr, status, *rest = received
+    pipes = init.RunPipes(
+        code=code, stdin=stdin, stdout=stdout, stderr=stderr, status=status, cgroup=rest[0] if rest else None
+    )
+    try:
+        _prove_one_thread()
+        ids = (os.geteuid(), os.getegid())
+        pid = syscalls.clone(namespaces.clone_flags(spec))
+    except OSError as error:
+        control.send(wire.encode_refused(Stage.FORK, error.errno or 0))
+    else:
+        if pid == 0:
+            control.close()
+            os.close(life[1])
+            init.run_init(spec, pipes, slot=slot, outer_ids=ids, lifeline=life[0], payload=run_payload)
+        handle = os.pidfd_open(pid)
+        children[handle] = pid
+        poller.register(handle, select.POLLIN)
+        socket.send_fds(control, [wire.encode_started(pid)], [handle])
+    for descriptor in received:
+        os.close(descriptor)
+    return True
+
+
+def _prove_one_thread() -> None:
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise BlockingIOError(11, "the launcher has more than one thread")
+
+
+if __name__ == "__main__":
+    main()

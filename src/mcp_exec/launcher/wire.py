@@ -1,0 +1,82 @@
+"""[server, launcher] Messages <-> bytes of the socket between server and launcher. No I/O here, everything bounded.
+
+One SOCK_SEQPACKET datagram is one message. The first from the server carries the spec's memfd; then one RUN per jail.
+The launcher greets with HELLO, and answers each RUN with STARTED (and a pidfd of init) or REFUSED, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass
+
+MAX_MESSAGE_BYTES = 65536
+MAX_DESCRIPTORS = 6
+_RUN = struct.Struct("=4sI")
+_ANSWER = struct.Struct("=4sii")
+
+
+class WireError(ValueError):
+    """A message that is not of this protocol. The connection is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What the launcher found in its interpreter. Paths are strings of that interpreter, unresolved."""
+
+    version: str
+    implementation: str
+    executable: str
+    prefixes: tuple[str, ...]
+    libraries: tuple[tuple[str, str], ...]
+    privileged: bool
+    landlock_abi: int
+    uid: int
+
+    def encode(self) -> bytes:
+        """UTF-8 JSON, one datagram."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Hello:
+        """Raises WireError."""
+        try:
+            fields = json.loads(data)
+            fields["prefixes"] = tuple(map(str, fields["prefixes"]))
+            fields["libraries"] = tuple((str(name), str(version)) for name, version in fields["libraries"])
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError) as error:
+            raise WireError("not a greeting of the launcher") from error
+
+
+def encode_run(slot: int) -> bytes:
+    """The request for a jail; its descriptors are code, stdin, stdout, stderr, status and perhaps cgroup.procs."""
+    return _RUN.pack(b"RUN1", slot)
+
+
+def decode_run(data: bytes) -> int:
+    """The slot. Raises WireError."""
+    if len(data) != _RUN.size or not data.startswith(b"RUN1"):
+        raise WireError("not a request for a jail")
+    slot: int = _RUN.unpack(data)[1]
+    return slot
+
+
+def encode_started(pid: int) -> bytes:
+    """init's pid in the launcher's pid namespace."""
+    return _ANSWER.pack(b"STRT", pid, 0)
+
+
+def encode_refused(stage: int, errno: int) -> bytes:
+    """No process was made."""
+    return _ANSWER.pack(b"NOPE", stage, errno)
+
+
+def decode_answer(data: bytes) -> tuple[bool, int, int]:
+    """(started, pid or stage, errno). Raises WireError."""
+    if len(data) != _ANSWER.size:
+        raise WireError("not an answer of the launcher")
+    kind, first, second = _ANSWER.unpack(data)
+    if kind not in (b"STRT", b"NOPE"):
+        raise WireError("not an answer of the launcher")
+    return kind == b"STRT", first, second

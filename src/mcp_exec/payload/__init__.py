@@ -1,0 +1,1 @@
+"""[payload] What runs in the jail as the caller's program."""
