@@ -80,13 +80,16 @@ def bind_devices(spec: JailSpec) -> None:
 
 
 def mount_proc(spec: JailSpec) -> None:
-    """A fresh /proc of this pid namespace, read-only; where the kernel refuses one, an empty tmpfs. Never the host's."""
+    """A fresh /proc of this pid namespace; where the kernel refuses one, an empty tmpfs. Never the host's.
+
+    It stays writable for its owner, since the inner user namespace's id map is written through it.
+    """
     os.mkdir("/proc")
-    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
     try:
         mount("proc", "/proc", "proc", flags)
     except PermissionError:
-        mount("tmpfs", "/proc", "tmpfs", flags, "size=4k,mode=555")
+        mount("tmpfs", "/proc", "tmpfs", flags | MS_RDONLY, "size=4k,mode=555")
         return
     for path in spec.masks:
         with contextlib.suppress(FileNotFoundError):  # which files exist depends on the kernel's configuration
