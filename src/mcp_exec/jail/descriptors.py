@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
-_LAST = 0x7FFFFFFF
-
 
 def keep_only(*kept: int) -> None:
     """Close every descriptor but these, in a few range calls."""
     low = 0
     for descriptor in sorted(kept):
-        os.closerange(low, descriptor)
+        if low < descriptor:  # os.closerange(0, 0) becomes close_range(0, UINT_MAX) and closes everything
+            os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, max(low, os.sysconf("SC_OPEN_MAX")))
 
