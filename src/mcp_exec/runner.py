@@ -316,3 +316,9 @@ def _result(
         timed_out=timed_out,
         usage=usage,
     )
+
+
+async def run_once(config: Config, request: ExecRequest) -> ExecResult:
+    """One run on a runner of its own, for the command line."""
+    async with Runner(config) as runner:
+        return await runner.run(request)
