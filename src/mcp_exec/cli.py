@@ -46,7 +46,9 @@ def run(file: str | None, code: str | None, stdin_file: Any, timeout: int, as_js
         raise InvalidInput("one program is needed: FILE, -, or -c CODE")
     source = code if code is not None else _read_program(file or "-")
     text = stdin_file.read().decode("utf-8", "replace") if stdin_file is not None else ""
-    result = asyncio.run(run_once(config, parse_arguments({"code": source, "stdin": text, "timeout_s": timeout}, config)))
+    result = asyncio.run(
+        run_once(config, parse_arguments({"code": source, "stdin": text, "timeout_s": timeout}, config))
+    )
     if as_json:
         click.echo(json.dumps(result.structured()))
     else:

@@ -97,7 +97,9 @@ def load_config(environ: Mapping[str, str]) -> Config:
     )
     if config.default_timeout_s > config.max_timeout_s:
         raise _refusal(
-            "DEFAULT_TIMEOUT_S", str(config.default_timeout_s), f"at most MCP_EXEC_MAX_TIMEOUT_S ({config.max_timeout_s})"
+            "DEFAULT_TIMEOUT_S",
+            str(config.default_timeout_s),
+            f"at most MCP_EXEC_MAX_TIMEOUT_S ({config.max_timeout_s})",
         )
     return config
 

@@ -53,3 +53,15 @@ class ExecResult:
             "truncated": self.truncated,
             "timed_out": self.timed_out,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxFacts:
+    """What the sandbox really is on this host, found by looking from inside.
+
+    libraries: (distribution, version) importable in it. walls: which mechanisms hold it, in a few words.
+    """
+
+    python_version: str
+    libraries: tuple[tuple[str, str], ...]
+    walls: str

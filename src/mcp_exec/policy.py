@@ -19,8 +19,8 @@ from mcp_exec.policy_files import load_policy, policies_dir
 #: Host ids of the slots of a privileged server; above what distributions give to people and services.
 HOST_UID_BASE = 700001
 INNER_ID = 65532
-_FORBIDDEN = ("/etc", "/root", "/home", "/var", "/run", "/sys", "/proc", "/dev", "/tmp")  # noqa: S108 - host paths
-_SCAFFOLDS = ("/tmp", "/usr")  # noqa: S108 - any directory does: the old root is uncovered again by pivot_root
+_FORBIDDEN = ("/etc", "/root", "/home", "/var", "/run", "/sys", "/proc", "/dev", "/tmp")
+_SCAFFOLDS = ("/tmp", "/usr")
 
 
 def compile_seccomp(name: str) -> bytes:
@@ -59,15 +59,15 @@ def _load_rootfs() -> dict[str, Any]:
     return tomllib.loads(policies_dir().joinpath("rootfs.toml").read_text("utf-8"))
 
 
-def _resolve_binds(
-    system: list[str], prefixes: tuple[str, ...]
-) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _resolve_binds(system: list[str], prefixes: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Directories to bind, shortest first, none below another; and symlinks to recreate."""
     links = tuple((path, os.readlink(path)) for path in system if os.path.islink(path))
     wanted = {path for path in system if os.path.isdir(path) and not os.path.islink(path)}
     for prefix in prefixes:
         if prefix in ("/", *_FORBIDDEN) or not os.path.isdir(prefix):
-            raise ConfigError(f"MCP_EXEC_PYTHON: its prefix {prefix} cannot be shown to a jail; use a virtual environment")
+            raise ConfigError(
+                f"MCP_EXEC_PYTHON: its prefix {prefix} cannot be shown to a jail; use a virtual environment"
+            )
         if prefix != "/usr":  # its bin and lib are listed already; the rest is no business of the jail
             wanted.update((prefix, os.path.realpath(prefix)))
     return tuple(sorted(path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted))), links
@@ -108,13 +108,11 @@ def _environment(config: Config, hello: Hello) -> dict[str, str]:
         "MPLCONFIGDIR": f"{home}/.config/matplotlib",
         "PATH": f"{os.path.dirname(hello.executable)}:/usr/local/bin:/usr/bin:/bin",
         "PYTHON_CPU_COUNT": threads,
-        "TMPDIR": "/tmp",  # noqa: S108 - inside the jail
+        "TMPDIR": "/tmp",
         "TZ": "UTC",
         "USER": "sandbox",
         "XDG_CACHE_HOME": f"{home}/.cache",
         "XDG_CONFIG_HOME": f"{home}/.config",
         "XDG_DATA_HOME": f"{home}/.local/share",
-        **dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), threads
-        ),
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), threads),
     }

@@ -13,11 +13,12 @@ import time
 from contextlib import ExitStack, suppress
 from typing import Self
 
+from mcp_exec.aio import run_whole, wait_readable, write_all
 from mcp_exec.config import Config
 from mcp_exec.errors import Busy, CannotJail, LauncherDied
+from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail.stage import RECORD, Kind, Stage
 from mcp_exec.launcher.client import LauncherClient
-from mcp_exec.launcher.wire import Hello
 from mcp_exec.model import ExecRequest, ExecResult, Usage
 from mcp_exec.policy import make_spec
 
@@ -39,6 +40,11 @@ class Output:
         self._left = cap
         self.streams = (bytearray(), bytearray())
         self.truncated = False
+
+    @property
+    def size(self) -> int:
+        """Bytes kept so far."""
+        return len(self.streams[0]) + len(self.streams[1])
 
     def read(self, stream: int, descriptor: int) -> bool:
         """One read without blocking; False at EOF or when nothing is there."""
@@ -70,14 +76,13 @@ def _whole_characters(data: bytes) -> bytes:
 class Jail:
     """One jail, single use: its pipes, its init's pidfd. `close` kills and reaps, always."""
 
-    def __init__(self, output_cap: int) -> None:
-        self.stack = ExitStack()
-        self.output = Output(output_cap)
+    def __init__(self) -> None:
+        self._open: set[int] = set()
         self.code, self.stdin, self.stdout, self.stderr, self.status = -1, -1, -1, -1, -1
         self.init = -1
 
     async def start(self, launcher: LauncherClient, slot: int) -> None:
-        """Make pipes, ask for init. The far ends are closed here in any case."""
+        """Make pipes, ask for init. The far ends are closed here in any case. Not to be cut short."""
         with ExitStack() as far:
             code, self.code = self._pipe(far, far_is_read=True)
             stdin, self.stdin = self._pipe(far, far_is_read=True)
@@ -85,19 +90,20 @@ class Jail:
             stderr, self.stderr = self._pipe(far, far_is_read=False)
             status, self.status = self._pipe(far, far_is_read=False)
             self.init = await launcher.start_jail(slot, (code, stdin, stdout, stderr, status))
-            self.stack.callback(os.close, self.init)
-            self.stack.callback(self.kill)
+            self._open.add(self.init)
 
     def _pipe(self, far: ExitStack, *, far_is_read: bool) -> tuple[int, int]:
         read, write = os.pipe()
         theirs, ours = (read, write) if far_is_read else (write, read)
         far.callback(os.close, theirs)
-        self.stack.callback(self._close_ours, ours)
+        self._open.add(ours)
         os.set_blocking(ours, False)
         return theirs, ours
 
-    def _close_ours(self, descriptor: int) -> None:
-        with suppress(OSError):  # a writer closes its end when it is done
+    def close_descriptor(self, descriptor: int) -> None:
+        """Close one of ours, at most once: a number closed twice may be another run's by then."""
+        if descriptor in self._open:
+            self._open.remove(descriptor)
             os.close(descriptor)
 
     def kill(self) -> None:
@@ -107,7 +113,7 @@ class Jail:
 
     async def next_record(self) -> tuple[Kind, int, int, int, int] | None:
         """The next report of init; None when init is gone without one."""
-        await _readable(self.status)
+        await wait_readable(self.status)
         data = os.read(self.status, RECORD.size)
         if len(data) != RECORD.size:
             return None
@@ -116,21 +122,27 @@ class Jail:
 
     async def wait_ready(self) -> None:
         """Until the payload is confined and blocks on its code. Raises CannotJail with stage and cause."""
-        async with asyncio.timeout(_BUILD_S):
-            record = await self.next_record()
+        try:
+            async with asyncio.timeout(_BUILD_S):
+                record = await self.next_record()
+        except TimeoutError:
+            raise CannotJail(
+                f"the jail was not ready after {_BUILD_S} s; the host is overloaded, or a mount hangs"
+            ) from None
         if record is None:
-            raise LauncherDied("the jail ended while it was built; the next call gets a new one")
+            raise LauncherDied("the jail ended while it was built (init or the launcher was killed); call again")
         if record[0] is not Kind.READY:
             raise cannot_jail(record[1], record[2])
 
     async def close(self) -> None:
-        """Kill, wait for init's death, close everything."""
+        """Kill, wait for init's death and with it everybody's, close everything. Not to be cut short."""
         try:
             if self.init >= 0:
                 self.kill()
-                await _readable(self.init)
+                await wait_readable(self.init)
         finally:
-            self.stack.close()
+            for descriptor in tuple(self._open):
+                self.close_descriptor(descriptor)
 
 
 def cannot_jail(stage: int, errno: int) -> CannotJail:
@@ -142,35 +154,14 @@ def cannot_jail(stage: int, errno: int) -> CannotJail:
     return CannotJail(f"the jail could not be built at stage {name!r}: {reason}" + (f"; {cause}" if cause else ""))
 
 
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
-    try:
-        await ready
-    finally:
-        loop.remove_reader(descriptor)
-
-
-async def _deliver(descriptor: int, data: bytes) -> None:
+async def _deliver(jail: Jail, descriptor: int, data: bytes) -> None:
     """Write all, then close for EOF; a reader that is gone is no error of ours."""
-    loop = asyncio.get_running_loop()
-    view = memoryview(data)
     try:
-        while view:
-            try:
-                view = view[os.write(descriptor, view) :]
-            except BlockingIOError:
-                ready: asyncio.Future[None] = loop.create_future()
-                loop.add_writer(descriptor, lambda waiter=ready: waiter.done() or waiter.set_result(None))
-                try:
-                    await ready
-                finally:
-                    loop.remove_writer(descriptor)
+        await write_all(descriptor, data)
     except BrokenPipeError:
         pass
     finally:
-        os.close(descriptor)
+        jail.close_descriptor(descriptor)
 
 
 class Runner:
@@ -179,31 +170,35 @@ class Runner:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._launcher: LauncherClient | None = None
-        self._hello: Hello | None = None
+        self._spec: JailSpec | None = None
         self._slots = list(range(config.concurrency))
         self._free = asyncio.Semaphore(config.concurrency)
-        self._waiting = 0
         self._starting = asyncio.Lock()
+        self._tasks: set[asyncio.Task[ExecResult]] = set()
 
     async def __aenter__(self) -> Self:
-        """Start the launcher and prove the jail by a full dry run. Raises ConfigError or CannotJail."""
+        """Start the launcher. Raises ConfigError where the interpreter or a policy cannot be used."""
         try:
-            await self.run(ExecRequest(code="pass", timeout_s=20))
+            await self._ensure_launcher()
         except BaseException:
             await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Kill every run, then the launcher; returns when nothing of ours is left."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._launcher is not None:
             self._launcher.close()
 
     @property
-    def hello(self) -> Hello:
-        """What the launcher said of its interpreter."""
-        if self._hello is None:
+    def spec(self) -> JailSpec:
+        """What the jails are made of now."""
+        if self._spec is None:
             raise LauncherDied("the launcher has not started")
-        return self._hello
+        return self._spec
 
     @property
     def launcher_pid(self) -> int:
@@ -212,21 +207,39 @@ class Runner:
             raise LauncherDied("the launcher has not started")
         return self._launcher.pid
 
-    async def run(self, request: ExecRequest) -> ExecResult:
-        """Run one program. Raises Busy, CannotJail or LauncherDied; cancelling it kills the run."""
-        if self._free.locked() and self._waiting >= self._config.queue:
-            raise Busy(f"all {self._config.concurrency} runs are taken and {self._waiting} calls wait; try again later")
-        self._waiting += 1
+    async def run(self, request: ExecRequest, output: Output | None = None) -> ExecResult:
+        """Run one program; `output` may be watched meanwhile. Raises Busy, CannotJail or LauncherDied.
+
+        Cancelling it kills the run. The run has a task of its own, so that its reaping is not cut short by a caller
+        that is cancelled again and again, as anyio's scopes do.
+        """
+        if len(self._tasks) >= self._config.concurrency + self._config.queue:
+            raise Busy(
+                f"{self._config.concurrency} runs and a queue of {self._config.queue} are taken; try again later"
+            )
+        task = asyncio.get_running_loop().create_task(
+            self._run(request, output or Output(self._config.max_output_bytes))
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
         try:
-            await self._free.acquire()
-        finally:
-            self._waiting -= 1
-        slot = self._slots.pop()
-        try:
-            return await self._run_in_slot(request, slot)
-        finally:
-            self._slots.append(slot)
-            self._free.release()
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    def _forget(self, task: asyncio.Task[ExecResult]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a caller that is gone does not fetch it
+
+    async def _run(self, request: ExecRequest, output: Output) -> ExecResult:
+        async with self._free:
+            slot = self._slots.pop()
+            try:
+                return await self._run_in_slot(request, output, slot)
+            finally:
+                self._slots.append(slot)
 
     async def _ensure_launcher(self) -> LauncherClient:
         async with self._starting:
@@ -234,29 +247,29 @@ class Runner:
                 if self._launcher is not None:
                     self._launcher.close()
                 self._launcher = LauncherClient.spawn(self._config)
-                self._hello = await self._launcher.greet()
-                self._launcher.configure(make_spec(self._config, self._hello))
+                self._spec = make_spec(self._config, await self._launcher.greet())
+                self._launcher.configure(self._spec)
             return self._launcher
 
-    async def _run_in_slot(self, request: ExecRequest, slot: int) -> ExecResult:
+    async def _run_in_slot(self, request: ExecRequest, output: Output, slot: int) -> ExecResult:
         launcher = await self._ensure_launcher()
-        jail = Jail(self._config.max_output_bytes)
+        jail = Jail()
         try:
-            await jail.start(launcher, slot)
+            await run_whole(jail.start(launcher, slot))
             await jail.wait_ready()
-            return await self._execute(jail, request)
+            return await self._execute(jail, request, output)
         finally:
-            await asyncio.shield(asyncio.ensure_future(jail.close()))
+            await run_whole(jail.close())
 
-    async def _execute(self, jail: Jail, request: ExecRequest) -> ExecResult:
+    async def _execute(self, jail: Jail, request: ExecRequest, output: Output) -> ExecResult:
         loop = asyncio.get_running_loop()
         started = time.monotonic()
         pumps = ((0, jail.stdout), (1, jail.stderr))
         for stream, descriptor in pumps:
-            loop.add_reader(descriptor, self._pump, jail.output, stream, descriptor)
+            loop.add_reader(descriptor, self._pump, output, stream, descriptor)
         writers = [
-            loop.create_task(_deliver(jail.code, request.code.encode())),
-            loop.create_task(_deliver(jail.stdin, request.stdin.encode())),
+            loop.create_task(_deliver(jail, jail.code, request.code.encode())),
+            loop.create_task(_deliver(jail, jail.stdin, request.stdin.encode())),
         ]
         try:
             async with asyncio.timeout(request.timeout_s):
@@ -266,15 +279,15 @@ class Runner:
             record, timed_out = None, True
         finally:
             jail.kill()
-            for writer in writers:
-                writer.cancel()
-            await asyncio.gather(*writers, return_exceptions=True)
             for stream, descriptor in pumps:
                 loop.remove_reader(descriptor)
-                _drain(jail.output, stream, descriptor)
+                _drain(output, stream, descriptor)
+            for writer in writers:
+                writer.cancel()
+            await run_whole(asyncio.wait(writers))
         if record is None and not timed_out:
             raise LauncherDied("the jail ended without a report (init or the launcher was killed); call again")
-        return _result(jail.output, record, request, started, timed_out=timed_out)
+        return _result(output, record, request, started, timed_out=timed_out)
 
     @staticmethod
     def _pump(output: Output, stream: int, descriptor: int) -> None:

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import mcp_types as types
 
 from mcp_exec.config import Config
 from mcp_exec.errors import InvalidInput
-from mcp_exec.model import ExecRequest, ExecResult
+from mcp_exec.model import ExecRequest, ExecResult, SandboxFacts
 
-_MAX_CODE_BYTES = 8 << 20
+MAX_CODE_BYTES = 8 << 20
 _MAX_TEXT_CHARS = 100_000
-_MAX_DESCRIPTION_CHARS = 1500
+_MAX_LIBRARIES_CHARS = 500
+_WELL_KNOWN = frozenset({"numpy", "pandas", "matplotlib", "pillow", "pyyaml", "jinja2", "scipy", "sympy", "requests"})
 #: Cline adds this key to every call
 _IGNORED = "task_progress"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxFacts:
-    """What the tool's description says of the sandbox at hand; found by looking, not from configuration."""
-
-    python_version: str
-    libraries: tuple[tuple[str, str], ...]
-    jail: str
 
 
 def input_schema(config: Config) -> dict[str, Any]:
@@ -67,18 +58,28 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 
 def describe(config: Config, facts: SandboxFacts) -> str:
     """The description that the model reads; hosts cut it at about 1,500 characters."""
-    libraries = ", ".join(f"{name} {version}".strip() for name, version in facts.libraries) or "none"
-    text = (
-        f"Run Python {facts.python_version} in a fresh sandbox and get stdout, stderr and the exit code. "
-        f"Libraries besides the standard library: {libraries}. "
+    return (
+        f"Run Python {facts.python_version} in a fresh sandbox; returns stdout, stderr and the exit code. "
         "Print what you want to see. Each call starts from nothing: no variables or files are kept. "
         "There is no network. Files can be written in the working directory, /tmp and /dev/shm "
         f"({config.workspace_bytes >> 20} MiB together). Limits: {config.default_timeout_s} s unless timeout_s says "
-        f"otherwise (at most {config.max_timeout_s}), {config.pids} processes, {config.max_output_bytes} bytes of output"
-        f" (the rest is dropped, truncated=true). Walls in force: {facts.jail}; "
-        "the memory limit holds per process only."
+        f"otherwise (at most {config.max_timeout_s}), {config.pids} processes, {config.max_output_bytes} bytes of "
+        "output (the rest is dropped, truncated=true), memory per process only. "
+        f"Walls: {facts.walls}. "
+        f"Libraries besides the standard library: {_list_libraries(facts.libraries)}."
     )
-    return text[:_MAX_DESCRIPTION_CHARS]
+
+
+def _list_libraries(libraries: tuple[tuple[str, str], ...]) -> str:
+    """The well-known ones first, as many as fit."""
+    ordered = sorted(libraries, key=lambda pair: (pair[0].lower() not in _WELL_KNOWN, pair[0].lower()))
+    words: list[str] = []
+    for position, (name, version) in enumerate(ordered):
+        word = f"{name} {version}".strip()
+        if sum(map(len, words)) + 2 * len(words) + len(word) > _MAX_LIBRARIES_CHARS:
+            return ", ".join(words) + f" and {len(ordered) - position} more"
+        words.append(word)
+    return ", ".join(words) or "none"
 
 
 def make_tool(config: Config, facts: SandboxFacts) -> types.Tool:
@@ -109,7 +110,7 @@ def parse_arguments(arguments: Mapping[str, Any], config: Config) -> ExecRequest
     if not code.strip():
         raise InvalidInput("code is required and must not be blank")
     stdin = _text(given, "stdin")
-    _bound("code", code, _MAX_CODE_BYTES)
+    _bound("code", code, MAX_CODE_BYTES)
     _bound("stdin", stdin, config.max_stdin_bytes)
     return ExecRequest(code=code, stdin=stdin, timeout_s=_timeout(given.get("timeout_s", 0), config))
 
@@ -125,7 +126,9 @@ def _bound(name: str, text: str, limit: int) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} holds a lone surrogate at character {error.start}; it is not valid Unicode") from None
+        raise InvalidInput(
+            f"{name} holds a lone surrogate at character {error.start}; it is not valid Unicode"
+        ) from None
     if size > limit:
         raise InvalidInput(f"{name} is {size} bytes long; at most {limit} are accepted")
 
@@ -134,6 +137,11 @@ def _timeout(value: object, config: Config) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"timeout_s must be an integer, not {type(value).__name__}")
     return min(max(1, value), config.max_timeout_s) if value else config.default_timeout_s
+
+
+def tool_error(message: str) -> types.CallToolResult:
+    """A refusal that the model can read; a protocol error would hide it."""
+    return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
 
 
 def to_call_result(result: ExecResult) -> types.CallToolResult:
@@ -158,4 +166,5 @@ def _shorten(text: str) -> str:
     keep = _MAX_TEXT_CHARS // 8
     if len(text) <= 2 * keep:
         return text
-    return f"{text[:keep]}\n[... {len(text) - 2 * keep} characters left out; whole in structuredContent ...]\n{text[-keep:]}"
+    gap = f"\n[... {len(text) - 2 * keep} characters left out; whole in structuredContent ...]\n"
+    return text[:keep] + gap + text[-keep:]

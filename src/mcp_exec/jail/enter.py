@@ -41,7 +41,7 @@ def build(spec: JailSpec, step: Step, *, slot: int, outer_ids: tuple[int, int], 
     step.stage = Stage.WORKSPACE
     mounts.mount_workspace(spec, owner)
     step.stage = Stage.SEAL_ROOT
-    mounts.seal_root(spec)
+    mounts.seal_root()
     step.stage = Stage.HOST_IDS
     if spec.privileged:
         namespaces.leave_host_ids(owner)

@@ -31,7 +31,7 @@ from mcp_exec.jail.syscalls import (
 _HOST = "/.host"
 _STORE = "/.store"
 #: (place, mode) of what one tmpfs carries
-WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))  # noqa: S108 - places inside the jail
+WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))
 
 
 def make_root(spec: JailSpec) -> None:
@@ -113,7 +113,7 @@ def mount_workspace(spec: JailSpec, owner: int) -> None:
     os.rmdir(_STORE)
 
 
-def seal_root(spec: JailSpec) -> None:
+def seal_root() -> None:
     """The host's root goes out of reach and the private root becomes read-only."""
     umount(_HOST, MNT_DETACH)
     os.rmdir(_HOST)

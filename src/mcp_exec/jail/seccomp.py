@@ -1,4 +1,4 @@
-"""[payload] The last wall: the filter that the server compiled. No system call of the jail's own follows that it denies."""
+"""[payload] The last wall: the filter that the server compiled. Nothing of ours needs more afterwards."""
 
 from __future__ import annotations
 

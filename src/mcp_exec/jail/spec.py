@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,10 @@ class JailSpec:
     @classmethod
     def decode(cls, data: bytes) -> JailSpec:
         """The inverse of `encode`. Raises TypeError or ValueError where the fields are not those of this version."""
-        fields = json.loads(data)
+        fields: dict[str, Any] = json.loads(data)
         fields["seccomp"] = base64.b64decode(fields["seccomp"], validate=True)
         return cls(**{name: _frozen(value) for name, value in fields.items()})
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

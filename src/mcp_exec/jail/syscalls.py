@@ -55,7 +55,9 @@ def clone(flags: int) -> int:
     """
     api = ctypes.pythonapi
     api.PyOS_BeforeFork()
-    pid: int = _locked.syscall(ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None)
+    pid: int = _locked.syscall(
+        ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None
+    )
     error = ctypes.get_errno()
     if pid == 0:
         api.PyOS_AfterFork_Child()

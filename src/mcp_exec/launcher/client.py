@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from mcp_exec.aio import wait_readable
 from mcp_exec.config import Config
 from mcp_exec.errors import CannotJail, ConfigError, LauncherDied
 from mcp_exec.jail.spec import JailSpec
@@ -34,12 +35,19 @@ class LauncherClient:
         folder = Path(__file__).parent
         try:
             with theirs:
-                process = subprocess.Popen(  # noqa: S603 - the operator's own interpreter
-                    ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', str(config.python), "main.py",
-                     ",".join(config.preimport), _own_unshare()],
+                process = subprocess.Popen(
+                    [
+                        "/bin/sh",
+                        "-c",
+                        'exec "$0" "$@" 3<&0 </dev/null',
+                        str(config.python),
+                        "main.py",
+                        ",".join(config.preimport),
+                        _own_unshare(),
+                    ],
                     cwd=folder,
                     env={"LANG": "C.UTF-8"},  # nothing else: the jail starts from this process
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
@@ -74,15 +82,13 @@ class LauncherClient:
             os.close(memory)
 
     async def start_jail(self, slot: int, descriptors: Sequence[int]) -> int:
-        """A pidfd of the new init. Raises LauncherDied or CannotJail. An unanswered request ends the launcher."""
+        """A pidfd of the new init. Raises LauncherDied or CannotJail. Not to be cancelled: the answer must be taken."""
         async with self._lock:
             try:
                 socket.send_fds(self._control, [wire.encode_run(slot)], list(descriptors))
-                data, received = await asyncio.shield(asyncio.ensure_future(self._answer()))
-            except (OSError, TimeoutError, asyncio.CancelledError) as error:
+                data, received = await self._answer()
+            except (OSError, TimeoutError) as error:
                 self.close()
-                if isinstance(error, asyncio.CancelledError):
-                    raise
                 raise LauncherDied("the launcher ended during the call; the next call gets a new one") from error
         if not data:
             self.close()
@@ -93,14 +99,8 @@ class LauncherClient:
         return received[0]
 
     async def _answer(self) -> tuple[bytes, list[int]]:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._control, lambda: ready.done() or ready.set_result(None))
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                await ready
-        finally:
-            loop.remove_reader(self._control)
+        async with asyncio.timeout(_ANSWER_S):
+            await wait_readable(self._control.fileno())
         data, received, _, _ = socket.recv_fds(self._control, wire.MAX_MESSAGE_BYTES, 1)
         return data, received
 
