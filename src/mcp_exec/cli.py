@@ -25,7 +25,8 @@ def cli(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         from mcp_exec.server import serve
 
-        raise SystemExit(serve(load_config(os.environ)))
+        # At once: taking the SDK's modules apart would take 0.2 s of the 0.3 that an orderly end may last.
+        os._exit(serve(load_config(os.environ)))
 
 
 @cli.command()

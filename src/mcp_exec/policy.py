@@ -19,7 +19,7 @@ from mcp_exec.policy_files import load_policy, policies_dir
 #: Host ids of the slots of a privileged server; above what distributions give to people and services.
 HOST_UID_BASE = 700001
 INNER_ID = 65532
-_FORBIDDEN = ("/etc", "/root", "/home", "/var", "/run", "/sys", "/proc", "/dev", "/tmp")
+_FORBIDDEN = ("/etc", "/root", "/home", "/var", "/run", "/sys", "/proc", "/dev", "/tmp", "/dev/shm", "/workspace")
 _SCAFFOLDS = ("/tmp", "/usr")
 
 

@@ -174,7 +174,7 @@ class Runner:
         self._slots = list(range(config.concurrency))
         self._free = asyncio.Semaphore(config.concurrency)
         self._starting = asyncio.Lock()
-        self._tasks: set[asyncio.Task[ExecResult]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Start the launcher. Raises ConfigError where the interpreter or a policy cannot be used."""
@@ -217,28 +217,36 @@ class Runner:
             raise Busy(
                 f"{self._config.concurrency} runs and a queue of {self._config.queue} are taken; try again later"
             )
-        task = asyncio.get_running_loop().create_task(
-            self._run(request, output or Output(self._config.max_output_bytes))
-        )
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[ExecResult] = loop.create_future()
+        task = loop.create_task(self._run(request, output or Output(self._config.max_output_bytes), reply))
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(lambda done: self._forget(done, reply))
         try:
-            return await asyncio.shield(task)
+            return await reply
         except asyncio.CancelledError:
             task.cancel()
             raise
 
-    def _forget(self, task: asyncio.Task[ExecResult]) -> None:
+    def _forget(self, task: asyncio.Task[None], reply: asyncio.Future[ExecResult]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # a caller that is gone does not fetch it
+        error = None if task.cancelled() else task.exception()
+        if not reply.done():
+            reply.set_exception(error or Busy("the server is shutting down"))
 
-    async def _run(self, request: ExecRequest, output: Output) -> ExecResult:
+    async def _run(self, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]) -> None:
+        """The reply is given when the result is known; the slot is free only when everybody in the jail is dead."""
         async with self._free:
             slot = self._slots.pop()
+            jail = Jail()
             try:
-                return await self._run_in_slot(request, output, slot)
+                await run_whole(jail.start(await self._ensure_launcher(), slot))
+                await jail.wait_ready()
+                result = await self._execute(jail, request, output)
+                if not reply.done():
+                    reply.set_result(result)
             finally:
+                await run_whole(jail.close())
                 self._slots.append(slot)
 
     async def _ensure_launcher(self) -> LauncherClient:
@@ -250,16 +258,6 @@ class Runner:
                 self._spec = make_spec(self._config, await self._launcher.greet())
                 self._launcher.configure(self._spec)
             return self._launcher
-
-    async def _run_in_slot(self, request: ExecRequest, output: Output, slot: int) -> ExecResult:
-        launcher = await self._ensure_launcher()
-        jail = Jail()
-        try:
-            await run_whole(jail.start(launcher, slot))
-            await jail.wait_ready()
-            return await self._execute(jail, request, output)
-        finally:
-            await run_whole(jail.close())
 
     async def _execute(self, jail: Jail, request: ExecRequest, output: Output) -> ExecResult:
         loop = asyncio.get_running_loop()

@@ -30,6 +30,8 @@ def build(spec: JailSpec, step: Step, *, slot: int, outer_ids: tuple[int, int], 
     namespaces.raise_loopback()
     step.stage = Stage.ROOT
     mounts.make_root(spec)
+    step.stage = Stage.WORKSPACE
+    mounts.mount_workspace(spec, owner)
     step.stage = Stage.BINDS
     mounts.bind_system(spec)
     step.stage = Stage.SYNTHETIC_FILES
@@ -38,8 +40,6 @@ def build(spec: JailSpec, step: Step, *, slot: int, outer_ids: tuple[int, int], 
     mounts.bind_devices(spec)
     step.stage = Stage.PROC
     mounts.mount_proc(spec)
-    step.stage = Stage.WORKSPACE
-    mounts.mount_workspace(spec, owner)
     step.stage = Stage.SEAL_ROOT
     mounts.seal_root()
     step.stage = Stage.HOST_IDS

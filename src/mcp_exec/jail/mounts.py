@@ -45,7 +45,10 @@ def make_root(spec: JailSpec) -> None:
 
 
 def bind_system(spec: JailSpec) -> None:
-    """Read-only binds at their own paths, submounts included, and the host's symlinks such as /lib."""
+    """Read-only binds at their own paths, submounts included, and the host's symlinks such as /lib.
+
+    The workspace stands already, so that an interpreter whose host path is below /tmp is not covered by it.
+    """
     for path in spec.binds:
         source = _HOST + path
         os.makedirs(os.path.dirname(path), exist_ok=True)

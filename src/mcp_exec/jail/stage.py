@@ -30,11 +30,11 @@ class Stage(enum.IntEnum):
     HOSTNAME = 5
     LOOPBACK = 6
     ROOT = 7
-    BINDS = 8
-    SYNTHETIC_FILES = 9
-    DEVICES = 10
-    PROC = 11
-    WORKSPACE = 12
+    WORKSPACE = 8
+    BINDS = 9
+    SYNTHETIC_FILES = 10
+    DEVICES = 11
+    PROC = 12
     SEAL_ROOT = 13
     HOST_IDS = 14
     INNER_USER_NAMESPACE = 15

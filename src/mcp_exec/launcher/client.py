@@ -14,6 +14,7 @@ from mcp_exec.config import Config
 from mcp_exec.errors import CannotJail, ConfigError, LauncherDied
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.launcher import wire
+from mcp_exec.launcher.scratch import make_scratch, remove_scratch
 
 _START_S = 60
 _ANSWER_S = 20
@@ -22,9 +23,11 @@ _ANSWER_S = 20
 class LauncherClient:
     """One launcher process. `greet` first, then `configure`, then `start_jail` as often as wanted, one at a time."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    def __init__(self, python: Path, process: subprocess.Popen[bytes], control: socket.socket, scratch: Path) -> None:
+        self._python = python
         self._process = process
         self._control = control
+        self._scratch = scratch
         self._lock = asyncio.Lock()
         self.failed = False
 
@@ -32,20 +35,13 @@ class LauncherClient:
     def spawn(cls, config: Config) -> LauncherClient:
         """Exec the sandbox interpreter in its own session. Raises ConfigError where it cannot be executed."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        folder = Path(__file__).parent
+        scratch = make_scratch()
+        arguments = [",".join(config.preimport), str(scratch), _own_unshare()]
         try:
             with theirs:
                 process = subprocess.Popen(
-                    [
-                        "/bin/sh",
-                        "-c",
-                        'exec "$0" "$@" 3<&0 </dev/null',
-                        str(config.python),
-                        "main.py",
-                        ",".join(config.preimport),
-                        _own_unshare(),
-                    ],
-                    cwd=folder,
+                    ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', str(config.python), "main.py", *arguments],
+                    cwd=Path(__file__).parent,
                     env={"LANG": "C.UTF-8"},  # nothing else: the jail starts from this process
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
@@ -54,9 +50,10 @@ class LauncherClient:
                 )
         except OSError as error:
             ours.close()
+            remove_scratch(scratch)
             raise ConfigError(f"MCP_EXEC_PYTHON: {config.python} cannot be executed: {error.strerror}") from error
         ours.setblocking(False)
-        return cls(process, ours)
+        return cls(config.python, process, ours, scratch)
 
     async def greet(self) -> wire.Hello:
         """Wait for the launcher's greeting, bounded. Raises ConfigError where the interpreter gives none."""
@@ -65,12 +62,18 @@ class LauncherClient:
                 data = await asyncio.get_running_loop().sock_recv(self._control, wire.MAX_MESSAGE_BYTES)
         except (TimeoutError, OSError):
             data = b""
+        remove_scratch(self._scratch)
         if not data:
+            self.close()
+            raise ConfigError(f"MCP_EXEC_PYTHON={str(self._python)!r} cannot be used: {_diagnose(self._python)}")
+        hello = wire.Hello.decode(data)
+        if not hello.can_unshare:
+            self.close()
             raise ConfigError(
-                "MCP_EXEC_PYTHON: the interpreter did not start the launcher; CPython 3.11 or later is needed,"
-                " and on 3.11 the distribution `unshare`"
+                f"MCP_EXEC_PYTHON={str(self._python)!r} cannot be used: CPython 3.11 needs the distribution `unshare`;"
+                " install it there, or name an interpreter of 3.12 or later"
             )
-        return wire.Hello.decode(data)
+        return hello
 
     def configure(self, spec: JailSpec) -> None:
         """Hand the spec over, once, in a memfd."""
@@ -117,9 +120,28 @@ class LauncherClient:
     def close(self) -> None:
         """Kill the launcher; every init dies with it (PDEATHSIG). Idempotent."""
         self.failed = True
+        remove_scratch(self._scratch)
         self._control.close()
         self._process.kill()
         self._process.wait()
+
+
+def _diagnose(python: Path) -> str:
+    """Why this interpreter did not greet, in words; accepted is CPython 3.11 or later."""
+    question = "import sys; print(sys.version.split()[0], sys.version_info >= (3, 11))"
+    accepted = "accepted is CPython 3.11 or later"
+    try:
+        answer = subprocess.run(
+            [str(python), "-c", question], capture_output=True, text=True, timeout=_ANSWER_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return f"it does not run Python code; {accepted}"
+    version, new_enough = (*answer.stdout.split(), "", "")[:2]
+    if answer.returncode or new_enough not in ("True", "False"):
+        return f"it does not run Python code; {accepted}"
+    if new_enough == "False":
+        return f"it is Python {version}; {accepted}"
+    return f"it is Python {version}, but the launcher did not start in it (does it have ctypes?); {accepted}"
 
 
 def _own_unshare() -> str:

@@ -12,6 +12,7 @@ import sys
 if __name__ == "__main__":  # the sandbox interpreter need not have this package: borrow its folder for the imports
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import contextlib
 import gc
 import select
 import signal
@@ -33,11 +34,12 @@ def main() -> None:
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     control = socket.socket(fileno=_CONTROL)
     control.set_inheritable(False)
-    modules, borrowed = sys.argv[1:2], sys.argv[2:3]
-    _borrow_unshare(borrowed)
+    modules, scratch, unshare = sys.argv[1:4]
     del sys.argv[1:]
     sys.path[0] = "/workspace"
-    control.send(_greet(_preimport(modules)).encode())
+    can_unshare = _borrow_unshare(unshare)
+    _preimport(modules, scratch)
+    control.send(_greet(can_unshare=can_unshare).encode())
     _, descriptors, _, _ = socket.recv_fds(control, 16, 1)
     spec = JailSpec.decode(os.pread(descriptors[0], _MAX_SPEC_BYTES, 0))
     os.close(descriptors[0])
@@ -47,39 +49,48 @@ def main() -> None:
     _serve(control, spec)
 
 
-def _borrow_unshare(paths: list[str]) -> None:
+def _borrow_unshare(path: str) -> bool:
+    """Whether this interpreter can unshare; on 3.11 through an extension, its own or the server's at `path`."""
     if sys.version_info >= (3, 12):
-        return
+        return True
+    import importlib.util
+
+    if importlib.util.find_spec("unshare") is not None:
+        return True
+    found = importlib.util.spec_from_file_location("unshare", path) if path else None
+    if found is None or found.loader is None:
+        return False
     try:
-        import unshare  # noqa: F401
-    except ImportError:
-        import importlib.util
-
-        for path in filter(None, paths):
-            found = importlib.util.spec_from_file_location("unshare", path)
-            if found is not None and found.loader is not None:
-                sys.modules["unshare"] = importlib.util.module_from_spec(found)
-                found.loader.exec_module(sys.modules["unshare"])
+        sys.modules["unshare"] = importlib.util.module_from_spec(found)
+    except ImportError:  # the server's interpreter is of another version
+        return False
+    found.loader.exec_module(sys.modules["unshare"])
+    return True
 
 
-def _preimport(names: list[str]) -> list[tuple[str, str]]:
+def _preimport(names: str, scratch: str) -> None:
     """Import what exists, with BLAS kept to one thread: a second thread would make forking unsafe."""
     import importlib
 
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["MPLBACKEND"] = "Agg"
-    loaded = []
-    for name in filter(None, (names or [""])[0].split(",")):
-        try:
+    os.environ["MPLCONFIGDIR"] = scratch
+    for name in filter(None, names.split(",")):
+        with contextlib.suppress(ImportError):
             importlib.import_module(name)
-        except ImportError:
-            continue
-        top = sys.modules[name.partition(".")[0]]
-        loaded.append((top.__name__, str(getattr(top, "__version__", ""))))
-    return loaded
+    _forget_folders()
 
 
-def _greet(libraries: list[tuple[str, str]]) -> wire.Hello:
+def _forget_folders() -> None:
+    """matplotlib remembers its folders for good; the jail has others."""
+    matplotlib = sys.modules.get("matplotlib")
+    for name in ("get_configdir", "get_cachedir"):
+        remembered = getattr(matplotlib, name, None)
+        if remembered is not None and hasattr(remembered, "__wrapped__"):
+            setattr(matplotlib, name, remembered.__wrapped__)
+
+
+def _greet(*, can_unshare: bool) -> wire.Hello:
     with open("/proc/self/status") as status:
         effective = next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))
     return wire.Hello(
@@ -87,10 +98,9 @@ def _greet(libraries: list[tuple[str, str]]) -> wire.Hello:
         implementation=sys.implementation.name,
         executable=sys.executable,
         prefixes=tuple(dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))),
-        libraries=tuple(libraries),
         privileged=bool(effective >> _CAP_SYS_ADMIN & 1),
         landlock_abi=syscalls.landlock_abi(),
-        uid=os.geteuid(),
+        can_unshare=can_unshare,
     )
 
 

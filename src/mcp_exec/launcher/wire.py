@@ -28,10 +28,9 @@ class Hello:
     implementation: str
     executable: str
     prefixes: tuple[str, ...]
-    libraries: tuple[tuple[str, str], ...]
     privileged: bool
     landlock_abi: int
-    uid: int
+    can_unshare: bool
 
     def encode(self) -> bytes:
         """UTF-8 JSON, one datagram."""
@@ -43,7 +42,6 @@ class Hello:
         try:
             fields = json.loads(data)
             fields["prefixes"] = tuple(map(str, fields["prefixes"]))
-            fields["libraries"] = tuple((str(name), str(version)) for name, version in fields["libraries"])
             return cls(**fields)
         except (ValueError, TypeError, KeyError) as error:
             raise WireError("not a greeting of the launcher") from error
