@@ -6,6 +6,7 @@ Every wall stands already. Nothing here is trusted by anybody: the exit code is 
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import signal
 import sys
@@ -59,7 +60,10 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _reseed() -> None:
-    """`random` reseeds itself after a fork; numpy's global generator does not."""
+    """What the launcher's imports have used up: `random` reseeds itself after a fork, these do not."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._counter = itertools.count(1).__next__
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -84,8 +88,10 @@ def _run(module: types.ModuleType, source: bytes) -> int:
     except SystemExit as stop:
         return _exit_status(stop)
     except BaseException as error:
-        return _show(error)
-    return 0
+        raised = error
+    else:
+        return 0
+    return _show(raised)  # outside of the handler, or what a hook raises would be shown as its consequence
 
 
 def _exit_status(stop: SystemExit) -> int:
@@ -102,7 +108,13 @@ def _show(error: BaseException) -> int:
     error.__traceback__ = traceback
     try:
         sys.excepthook(type(error), error, traceback)
-    except BaseException:
+    except SystemExit as stop:
+        return _exit_status(stop)
+    except BaseException as failure:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        failure.__traceback__ = failure.__traceback__ and failure.__traceback__.tb_next
+        sys.__excepthook__(type(failure), failure, failure.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
         sys.__excepthook__(type(error), error, traceback)
     if isinstance(error, KeyboardInterrupt):
         return -signal.SIGINT
