@@ -63,7 +63,7 @@ def _reseed() -> None:
     """What the launcher's imports have used up: `random` reseeds itself after a fork, these do not."""
     threading = sys.modules.get("threading")
     if threading is not None:
-        threading._counter = itertools.count(1).__next__
+        threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
