@@ -65,6 +65,13 @@ def libraries():
     return sorted(found.values())
 
 
+def leftovers():
+    """What the fresh folders hold, but for the interpreter where it is shown below one of them."""
+    found = [os.path.join(folder, name) for folder in ("/workspace", "/tmp", "/dev/shm") for name in os.listdir(folder)]
+    shown = ("/workspace/main.py", sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix))
+    return [path for path in found if not any(f"{place}/".startswith(f"{path}/") for place in shown)]
+
+
 space = os.statvfs("/workspace")
 seen = status()
 print(
@@ -85,7 +92,7 @@ print(
             "write": {folder: attempt(write, folder) for folder in ("/", "/usr/lib", "/etc", sys.prefix)},
             "scratch": {folder: attempt(write, folder) for folder in ("/workspace", "/tmp", "/dev/shm")},
             "present": [path for path in _ABSENT if os.path.exists(path)],
-            "leftovers": sorted(set(os.listdir("/workspace")) - {"main.py"}) + os.listdir("/tmp"),
+            "leftovers": leftovers(),
             "keyctl": attempt(call, _KEYCTL, 0, 0, 0, 0, 0),
             "unshare": attempt(call, 97 if platform.machine() == "aarch64" else 272, _CLONE_NEWUSER),
             "workspace_bytes": space.f_blocks * space.f_frsize,
