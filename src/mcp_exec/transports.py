@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -16,20 +17,21 @@ from typing import Any, cast
 
 from anyio import AsyncFile
 from mcp.server.stdio import stdio_server
+from mcp_types import jsonrpc_message_adapter
 
 from mcp_exec.aio import wait_readable, write_all
 
 _CHUNK = 1 << 16
-#: No JSON, so the session drops the message with a parse error
-_UNREADABLE = "\0"
+_PARSE_ERROR, _INVALID_REQUEST = -32700, -32600  # JSON-RPC 2.0, section 5.1
 
 
 class _LineReader:
-    """Lines of a descriptor, each at most `limit` bytes; a longer one is skipped and stands as one unreadable line."""
+    """Lines of a descriptor, each at most `limit` bytes. What is no message is answered here; the session drops it."""
 
-    def __init__(self, descriptor: int, limit: int) -> None:
+    def __init__(self, descriptor: int, limit: int, writer: _Writer) -> None:
         self._descriptor = descriptor
         self._limit = limit
+        self._writer = writer
         self._buffer = bytearray()
         self._searched = 0
         self._skipping = False
@@ -38,6 +40,18 @@ class _LineReader:
         return self
 
     async def __anext__(self) -> str:
+        while True:
+            line = await self._next_line()
+            if line is None:
+                refusal: str | None = _refuse(None, _PARSE_ERROR, f"a message is longer than {self._limit} bytes")
+            else:
+                refusal = _check(line)
+            if line is not None and refusal is None:
+                return line
+            await self._writer.write(f"{refusal}\n")
+
+    async def _next_line(self) -> str | None:
+        """None stands for a line that was too long and is skipped."""
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
             self._searched = len(self._buffer)
             if self._searched > self._limit:
@@ -51,7 +65,7 @@ class _LineReader:
         self._searched = 0
         if self._skipping:
             self._skipping = False
-            return _UNREADABLE
+            return None
         return line.decode("utf-8", "replace")
 
     async def _fill(self) -> bool:
@@ -71,7 +85,43 @@ class _LineReader:
             raise StopAsyncIteration
         line = self._buffer.decode("utf-8", "replace")
         self._buffer.clear()
+        self._searched = 0
         return line
+
+
+def _check(line: str) -> str | None:
+    """The answer to a line that is no message; None where it is one, or blank."""
+    if not line.strip():
+        return None
+    try:
+        jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return _explain(line)
+    return None
+
+
+def _explain(line: str) -> str:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return _refuse(None, _PARSE_ERROR, "a line is not JSON")
+    number = message.get("id") if isinstance(message, dict) else None
+    number = number if isinstance(number, (str, int)) and _is_unicode(str(number)) else None
+    if _is_unicode(json.dumps(message, ensure_ascii=False)):
+        return _refuse(number, _INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+    words = "the message holds a lone surrogate; it is not valid Unicode"
+    if number is not None and message.get("method") == "tools/call":  # the model can mend it, so it must see it
+        result = {"content": [{"type": "text", "text": words}], "isError": True}
+        return json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+    return _refuse(number, _INVALID_REQUEST, words)
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _refuse(number: str | int | None, code: int, words: str) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}})
 
 
 class _Writer:
@@ -80,15 +130,17 @@ class _Writer:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._is_pipe = _is_pipe(descriptor)
+        self._lock = asyncio.Lock()  # a message may take several writes
         if self._is_pipe:
             os.set_blocking(descriptor, False)
 
     async def write(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
-        if self._is_pipe:
-            await write_all(self._descriptor, data)
-        else:
-            await asyncio.to_thread(_write_blocking, self._descriptor, data)
+        async with self._lock:
+            if self._is_pipe:
+                await write_all(self._descriptor, data)
+            else:
+                await asyncio.to_thread(_write_blocking, self._descriptor, data)
 
     async def flush(self) -> None:
         """Nothing is kept back."""
@@ -119,8 +171,8 @@ async def open_stdio(max_message_bytes: int) -> AsyncIterator[tuple[Any, Any]]:
             yield streams
         return
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    reader = _LineReader(_move_away(0, null), max_message_bytes)
     writer = _Writer(_move_away(1, 2))
+    reader = _LineReader(_move_away(0, null), max_message_bytes, writer)
     os.close(null)
     async with stdio_server(cast("AsyncFile[str]", reader), cast("AsyncFile[str]", writer)) as streams:
         yield streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -94,7 +95,7 @@ KERNEL = """
 numbers = {"io_uring_setup": (425, 1, 0), "keyctl": (250, 0, 0), "add_key": (248, 0, 0, 0, 0, 0),
            "request_key": (249, 0, 0, 0, 0), "userfaultfd": (323, 0), "bpf": (321, 0, 0, 0),
            "perf_event_open": (298, 0, 0, -1, -1, 0), "process_vm_readv": (310, 1, 0, 0, 0, 0, 0),
-           "process_vm_writev": (311, 1, 0, 0, 0, 0, 0), "kcmp": (312, 1, 1, 0, 0, 0), "open_by_handle_at": (304, -1, 0, 0),
+           "process_vm_writev": (311, 1, 0, 0, 0, 0, 0), "kcmp": (312, os.getpid(), os.getpid(), 0, 0, 0), "open_by_handle_at": (304, -1, 0, 0),
            "fanotify_init": (300, 0, 0), "ptrace": (101, 0, 0, 0, 0), "pidfd_getfd": (438, -1, 0, 0),
            "name_to_handle_at": (303, -1, 0, 0, 0, 0), "memfd_secret": (447, 1 << 20), "process_madvise": (440, -1, 0, 0, 0, 0),
            "init_module": (175, 0, 0, 0), "finit_module": (313, -1, 0, 0), "delete_module": (176, 0, 0),
@@ -116,8 +117,6 @@ def test_a23_control_the_kernel_itself_answers_otherwise(root_identity: object) 
     done = subprocess.run(
         ["unshare", "-mu", sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    import json
-
     seen = json.loads(done.stdout)
     denied = {name for name, value in seen.items() if value == "EPERM"}
     assert denied <= {"reboot", "kexec_load", "bpf", "add_key"}, seen
@@ -151,7 +150,7 @@ def test_a25_control_outside_some_of_them_exist(bare: Bare) -> None:
 
 
 CAPABILITIES = """
-status = dict(line.rstrip().split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
+status = dict(line.rstrip("\\n").split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
 seen = {name: status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")}
 header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(*[0xFFFFFFFF] * 6)
 seen["capset"] = attempt(syscall, 126, header, data)
@@ -160,7 +159,7 @@ seen["securebits"] = attempt(call, "prctl", 28, 0)
 seen["keepcaps"] = attempt(call, "prctl", 8, 1)
 seen["bits"] = hex(libc.prctl(27))
 seen["no_new_privs off"] = attempt(call, "prctl", 38, 0, 0, 0, 0)
-after = dict(line.rstrip().split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
+after = dict(line.rstrip("\\n").split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
 seen["same"] = str(all(after[name] == status[name] for name in status if name.startswith("Cap")))
 print(json.dumps(seen))
 """

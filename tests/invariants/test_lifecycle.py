@@ -182,18 +182,17 @@ def test_a38_odd_sources(sandbox: StdioClient, code: str, stdout: str | None) ->
         assert (answer.stdout, answer.stderr, answer.exit_code) == (stdout, "", 0)
 
 
-@pytest.mark.parametrize("code", ["", " \n\t", "\ufeff"])
+@pytest.mark.parametrize("code", ["", " \n\t"])
 def test_a38_blank_code_is_a_tool_error(sandbox: StdioClient, code: str) -> None:
     with pytest.raises(ToolError, match="blank"):
         sandbox.run(code)
 
 
 def test_a38_a_lone_surrogate_is_a_tool_error(sandbox: StdioClient) -> None:
-    number, waiting = sandbox.start("ping", {})
-    sandbox.finish(number, waiting)
-    with pytest.raises((ToolError, Exception), match="surrogate|[Uu]nicode|parse") as refused:
+    with pytest.raises(ToolError, match="lone surrogate"):
         sandbox.run("print('\ud800')")
-    assert refused.value
+    with pytest.raises(ToolError, match="lone surrogate"):
+        sandbox.run("print(1)", stdin="\udfff")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import threading
@@ -27,9 +28,12 @@ def listener(family: int, address: object) -> Iterator[socket.socket]:
 
 
 def accept_all(server: socket.socket) -> None:
+    taken = []
     with contextlib.suppress(OSError):
         while True:
-            server.accept()[0].close()
+            taken.append(server.accept()[0])
+    for connection in taken:
+        connection.close()
 
 
 CONNECT = """
@@ -119,11 +123,9 @@ print(json.dumps([number >= 0 for number in (*found, queue)] + [os.path.exists("
 
 def test_a30_objects_are_left_for_the_next_run(sandbox: StdioClient) -> None:
     within = ERRNO + LEAVE_IPC + FIND_IPC
-    made, found = (
-        eval(line.replace("true", "True").replace("false", "False")) for line in sandbox.run(within).stdout.splitlines()
-    )
-    assert made == [True] * 4
-    assert found == [True] * 5
+    made, found = map(json.loads, sandbox.run(within).stdout.splitlines())
+    assert made[:3] == [True] * 3
+    assert found == [*made, True]  # Landlock refuses message queues where the kernel has it
     for _ in range(5):
         assert sandbox.probe(ERRNO + FIND_IPC) == [False] * 5
 
