@@ -204,7 +204,7 @@ class Bare:
             capture_output=True,
             text=True,
             timeout=ANSWER_S,
-            env={"PATH": os.environ.get("PATH", "")},
+            env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
         )
 

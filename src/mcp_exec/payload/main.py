@@ -37,10 +37,13 @@ def _make_environment(spec: JailSpec) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Fresh objects: those of the launcher remember facts about other files. Lines leave as they are printed."""
+    """Fresh objects: those of the launcher remember facts about other files. Lines leave as they are printed.
+
+    Error handlers are those that CPython chooses in a C.UTF-8 locale (PEP 538).
+    """
     for descriptor, name, errors in (
-        (0, "stdin", "strict"),
-        (1, "stdout", "strict"),
+        (0, "stdin", "surrogateescape"),
+        (1, "stdout", "surrogateescape"),
         (2, "stderr", "backslashreplace"),
     ):
         raw = io.FileIO(descriptor, "r" if descriptor == 0 else "w", closefd=False)
