@@ -17,7 +17,8 @@ from mcp_exec.errors import ConfigError, InvalidInput, McpExecError
 from mcp_exec.jail import syscalls
 from mcp_exec.logs import configure_logs, get_logger
 from mcp_exec.model import ExecRequest, ExecResult
-from mcp_exec.runner import Output, Runner
+from mcp_exec.output import Output
+from mcp_exec.runner import Runner
 
 _INSTRUCTIONS = "Write Python and call exec to run it in a fresh sandbox; print what you want to see."
 _PROGRESS_S = 1.0

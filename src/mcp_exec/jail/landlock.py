@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from mcp_exec.jail import syscalls
-from mcp_exec.jail.mounts import WRITABLE
-from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.spec import WRITABLE, JailSpec
 
 #: WRITE_FILE, REMOVE_DIR, REMOVE_FILE, MAKE_*: ABI 1; REFER: ABI 2; TRUNCATE: ABI 3
 _WRITES = {1: (1 << 1) | sum(1 << bit for bit in range(4, 13)), 2: 1 << 13, 3: 1 << 14}

@@ -11,7 +11,7 @@ import contextlib
 import os
 import stat
 
-from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.spec import WRITABLE, JailSpec
 from mcp_exec.jail.syscalls import (
     MNT_DETACH,
     MS_BIND,
@@ -30,8 +30,6 @@ from mcp_exec.jail.syscalls import (
 
 _HOST = "/.host"
 _STORE = "/.store"
-#: (place, mode) of what one tmpfs carries
-WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))
 
 
 def make_root(spec: JailSpec) -> None:

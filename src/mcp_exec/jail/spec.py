@@ -11,6 +11,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+#: (place, mode) of what the one tmpfs of a run carries
+WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JailSpec:

@@ -1,0 +1,113 @@
+"""[server] The server's hold on one jail: its pipes, its init, its end; and the words for a jail that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack, suppress
+
+from mcp_exec.aio import wait_readable, write_all
+from mcp_exec.errors import CannotJail, LauncherDied
+from mcp_exec.jail.stage import RECORD, Kind, Stage
+from mcp_exec.launcher.client import LauncherClient
+
+_BUILD_S = 20
+_CAUSES = {
+    Stage.FORK: "user namespaces may be forbidden (user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+    Stage.OUTER_USER_NAMESPACE: "an AppArmor restriction on user namespaces, as on Ubuntu 24.04, is likely",
+    Stage.ROOT: "pivot_root or mount is filtered here, as under Docker's default seccomp profile",
+    Stage.BINDS: "Linux 5.12 is needed (mount_setattr)",
+    Stage.SECCOMP: "the kernel lacks CONFIG_SECCOMP_FILTER",
+}
+
+
+class Jail:
+    """One jail, single use: its pipes, its init's pidfd. `close` kills and reaps, always."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self.code, self.stdin, self.stdout, self.stderr, self.status = -1, -1, -1, -1, -1
+        self.init = -1
+
+    async def start(self, launcher: LauncherClient, slot: int) -> None:
+        """Make pipes, ask for init. The far ends are closed here in any case. Not to be cut short."""
+        with ExitStack() as far:
+            code, self.code = self._pipe(far, far_is_read=True)
+            stdin, self.stdin = self._pipe(far, far_is_read=True)
+            stdout, self.stdout = self._pipe(far, far_is_read=False)
+            stderr, self.stderr = self._pipe(far, far_is_read=False)
+            status, self.status = self._pipe(far, far_is_read=False)
+            self.init = await launcher.start_jail(slot, (code, stdin, stdout, stderr, status))
+            self._open.add(self.init)
+
+    def _pipe(self, far: ExitStack, *, far_is_read: bool) -> tuple[int, int]:
+        read, write = os.pipe()
+        theirs, ours = (read, write) if far_is_read else (write, read)
+        far.callback(os.close, theirs)
+        self._open.add(ours)
+        os.set_blocking(ours, False)
+        return theirs, ours
+
+    def close_descriptor(self, descriptor: int) -> None:
+        """Close one of ours, at most once: a number closed twice may be another run's by then."""
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            os.close(descriptor)
+
+    def kill(self) -> None:
+        """SIGKILL to init: the kernel takes the rest of the pid namespace with it."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.init, signal.SIGKILL)
+
+    async def next_record(self) -> tuple[Kind, int, int, int, int] | None:
+        """The next report of init; None when init is gone without one."""
+        await wait_readable(self.status)
+        data = os.read(self.status, RECORD.size)
+        if len(data) != RECORD.size:
+            return None
+        kind, stage, value, cpu_ms, peak_kib = RECORD.unpack(data)
+        return Kind(kind), stage, value, cpu_ms, peak_kib
+
+    async def wait_ready(self) -> None:
+        """Until the payload is confined and blocks on its code. Raises CannotJail with stage and cause."""
+        try:
+            async with asyncio.timeout(_BUILD_S):
+                record = await self.next_record()
+        except TimeoutError:
+            raise CannotJail(
+                f"the jail was not ready after {_BUILD_S} s; the host is overloaded, or a mount hangs"
+            ) from None
+        if record is None:
+            raise LauncherDied("the jail ended while it was built (init or the launcher was killed); call again")
+        if record[0] is not Kind.READY:
+            raise cannot_jail(record[1], record[2])
+
+    async def close(self) -> None:
+        """Kill, wait for init's death and with it everybody's, close everything. Not to be cut short."""
+        try:
+            if self.init >= 0:
+                self.kill()
+                await wait_readable(self.init)
+        finally:
+            for descriptor in tuple(self._open):
+                self.close_descriptor(descriptor)
+
+
+def cannot_jail(stage: int, errno: int) -> CannotJail:
+    """The words for a stage and an errno that a child reported."""
+    known = Stage(stage) if stage in Stage._value2member_map_ else None
+    name = known.name.lower().replace("_", " ") if known else str(stage)
+    reason = os.strerror(errno) if errno else "an internal error"
+    cause = _CAUSES.get(known) if known else None
+    return CannotJail(f"the jail could not be built at stage {name!r}: {reason}" + (f"; {cause}" if cause else ""))
+
+
+async def deliver(jail: Jail, descriptor: int, data: bytes) -> None:
+    """Write all, then close for EOF; a reader that is gone is no error of ours."""
+    try:
+        await write_all(descriptor, data)
+    except BrokenPipeError:
+        pass
+    finally:
+        jail.close_descriptor(descriptor)
