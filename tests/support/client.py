@@ -162,8 +162,7 @@ class StdioClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.close()
+        self.close()
 
 
 INITIALIZE: dict[str, Any] = {
