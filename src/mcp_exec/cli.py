@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ from mcp_exec.errors import ConfigError, InvalidInput, McpExecError
 
 _USAGE_STATUS = 2
 _TIMEOUT_STATUS = 124
+_OLDEST_KERNEL = (5, 4)  # pidfd_open(2) came with 5.3
 
 
 @click.group(invoke_without_command=True)
@@ -106,11 +108,22 @@ def check(name: str) -> None:
     click.echo(f"{name}: {len(compile_policy(loaded)) // 8} instructions, nothing open that the floor denies")
 
 
+def _require_linux() -> None:
+    """Raises ConfigError for another system, or a kernel that no jail can be built on."""
+    if not sys.platform.startswith("linux"):
+        raise ConfigError(f"{sys.platform} is not Linux; the jail is made of Linux namespaces and seccomp")
+    release = os.uname().release
+    found = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    if found < _OLDEST_KERNEL:
+        raise ConfigError(
+            f"Linux {release} is too old: {'.'.join(map(str, _OLDEST_KERNEL))} or later is needed (pidfds)"
+        )
+
+
 def main() -> None:
     """The entry point: our errors become one line, 2 for what the caller or operator can mend, 1 for the host."""
-    if not sys.platform.startswith("linux"):
-        sys.exit(f"mcp-exec: {sys.platform} is not Linux; the jail is made of Linux namespaces and seccomp")
     try:
+        _require_linux()
         cli(prog_name="mcp-exec")
     except McpExecError as error:
         print(f"mcp-exec: {error}", file=sys.stderr)

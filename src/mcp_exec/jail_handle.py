@@ -1,4 +1,4 @@
-"""[server] The server's hold on one jail: its pipes, its init, its end; and the words for a jail that failed."""
+"""[server] The server's hold on one jail: its pipes, its init, its end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ import signal
 from contextlib import ExitStack, suppress
 
 from mcp_exec.aio import wait_readable, write_all
+from mcp_exec.causes import cannot_jail
 from mcp_exec.errors import CannotJail, LauncherDied
-from mcp_exec.jail.stage import RECORD, Kind, Stage
+from mcp_exec.jail.stage import RECORD, Kind
 from mcp_exec.launcher.client import LauncherClient
 
 _BUILD_S = 20
-_CAUSES = {
-    Stage.FORK: "user namespaces may be forbidden (user.max_user_namespaces, kernel.unprivileged_userns_clone)",
-    Stage.OUTER_USER_NAMESPACE: "an AppArmor restriction on user namespaces, as on Ubuntu 24.04, is likely",
-    Stage.ROOT: "pivot_root or mount is filtered here, as under Docker's default seccomp profile",
-    Stage.BINDS: "Linux 5.12 is needed (mount_setattr)",
-    Stage.SECCOMP: "the kernel lacks CONFIG_SECCOMP_FILTER",
-}
 
 
 class Jail:
@@ -92,15 +86,6 @@ class Jail:
         finally:
             for descriptor in tuple(self._open):
                 self.close_descriptor(descriptor)
-
-
-def cannot_jail(stage: int, errno: int) -> CannotJail:
-    """The words for a stage and an errno that a child reported."""
-    known = Stage(stage) if stage in Stage._value2member_map_ else None
-    name = known.name.lower().replace("_", " ") if known else str(stage)
-    reason = os.strerror(errno) if errno else "an internal error"
-    cause = _CAUSES.get(known) if known else None
-    return CannotJail(f"the jail could not be built at stage {name!r}: {reason}" + (f"; {cause}" if cause else ""))
 
 
 async def deliver(jail: Jail, descriptor: int, data: bytes) -> None:

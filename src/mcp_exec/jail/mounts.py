@@ -8,6 +8,7 @@ the outer user namespace; the payload, in the inner one, can neither undo nor un
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 
@@ -30,6 +31,8 @@ from mcp_exec.jail.syscalls import (
 
 _HOST = "/.host"
 _STORE = "/.store"
+#: NOSUID, NODEV, NOEXEC, NOATIME and NODIRATIME have the same bits in statvfs(3) and mount(2); RELATIME stays by itself
+_KEPT = 2 | 4 | 8 | 1024 | 2048
 
 
 def make_root(spec: JailSpec) -> None:
@@ -55,7 +58,7 @@ def bind_system(spec: JailSpec) -> None:
         elif not os.path.exists(path):
             _touch(path)
         mount(source, path, None, MS_BIND | MS_REC)
-        seal_tree(path)
+        _seal(path)
     for path, target in spec.links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if not os.path.lexists(path):
@@ -75,7 +78,7 @@ def bind_devices(spec: JailSpec) -> None:
     for path in spec.devices:
         _touch(path)
         mount(_HOST + path, path, None, MS_BIND)
-        seal_tree(path, devices=True)
+        _seal(path, devices=True)
     for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(target, f"/dev/{name}")
 
@@ -119,6 +122,27 @@ def seal_root() -> None:
     umount(_HOST, MNT_DETACH)
     os.rmdir(_HOST)
     mount(None, "/", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def _seal(path: str, *, devices: bool = False) -> None:
+    """Read-only, submounts included. Before Linux 5.12, or where a filter denies mount_setattr, mount by mount."""
+    try:
+        seal_tree(path, devices=devices)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        for place in _mounts_at(path):
+            flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | (0 if devices else MS_NODEV)
+            # A flag that is left out would be cleared, and clearing a locked one is refused: mount_namespaces(7).
+            mount(None, place, None, flags | os.statvfs(place).f_flag & _KEPT)
+
+
+def _mounts_at(path: str) -> list[str]:
+    """The mount points at and below a path of ours, from the host's /proc, which is in view until `seal_root`."""
+    with open(_HOST + "/proc/self/mountinfo", "rb") as file:
+        points = [line.split(b" ")[4].decode("unicode_escape").encode("latin-1") for line in file]
+    found = [os.fsdecode(point) for point in points]
+    return [point for point in found if point == path or point.startswith(f"{path}/")]
 
 
 def _touch(path: str, data: bytes = b"") -> None:

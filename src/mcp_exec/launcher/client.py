@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcp_exec.aio import wait_readable
+from mcp_exec.causes import cannot_jail
 from mcp_exec.config import Config
-from mcp_exec.errors import CannotJail, ConfigError, LauncherDied
+from mcp_exec.errors import ConfigError, LauncherDied
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.launcher import wire
 from mcp_exec.launcher.scratch import make_scratch, remove_scratch
@@ -98,7 +99,7 @@ class LauncherClient:
             raise LauncherDied("the launcher ended during the call; the next call gets a new one")
         started, value, errno = wire.decode_answer(data)
         if not started or len(received) != 1:
-            raise CannotJail(f"no process could be made for the run: {os.strerror(errno)} (stage {value})")
+            raise cannot_jail(value, errno)
         return received[0]
 
     async def _answer(self) -> tuple[bytes, list[int]]:
