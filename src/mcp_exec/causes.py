@@ -12,7 +12,8 @@ _NAMESPACES = frozenset({Stage.FORK, Stage.OUTER_USER_NAMESPACE, Stage.INNER_USE
 _MOUNTS = frozenset({Stage.ROOT, Stage.WORKSPACE, Stage.BINDS, Stage.DEVICES, Stage.PROC, Stage.SEAL_ROOT})
 #: (file, value, words): what forbids user namespaces, most certain first
 _SWITCHES = (
-    ("/proc/sys/user/max_user_namespaces", "0", "user namespaces are forbidden; sysctl -w user.max_user_namespaces=9999"),
+    ("/proc/sys/user/max_user_namespaces", "0",
+     "user namespaces are forbidden; sysctl -w user.max_user_namespaces=15000"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0",
      "user namespaces are for root only; sysctl -w kernel.unprivileged_userns_clone=1, or run the server as root"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
