@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import os
 import shutil
 import sys
@@ -67,6 +68,11 @@ class Config:
     require: frozenset[str]
     policy: str
     log_level: LogLevel
+
+    @property
+    def threads(self) -> int:
+        """How many threads can work at once within `cpus`."""
+        return math.ceil(self.cpus)
 
 
 def load_config(environ: Mapping[str, str]) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import tomllib
@@ -99,7 +98,7 @@ def _rlimits(config: Config) -> tuple[tuple[int, int, int], ...]:
 
 
 def _environment(config: Config, hello: Hello) -> dict[str, str]:
-    threads = str(max(1, math.ceil(config.cpus)))
+    threads = str(config.threads)
     home = "/workspace"
     return {
         "HOME": home,

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from conftest import skip_or_fail
 from support.client import ROOT, Identity, StdioClient, own_identity
+from support.interpreters import find_python
 
 
 def command(
@@ -170,14 +172,10 @@ def test_where_namespaces_are_forbidden_nothing_runs_and_the_reason_is_told(argu
 
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
 def test_the_sandbox_runs_another_python(version: str) -> None:
-    found = subprocess.run(
-        [f"python{version}", "-c", "import sys; print(sys.executable)"], capture_output=True, text=True
-    )
-    if found.returncode:
-        from conftest import skip_or_fail
-
+    python = find_python(version)
+    if python is None:
         skip_or_fail(f"python{version} is not on this machine")
-    with StdioClient(own_identity(), {"MCP_EXEC_PYTHON": found.stdout.strip()}) as client:
+    with StdioClient(own_identity(), {"MCP_EXEC_PYTHON": python}) as client:
         assert client.run("import sys, json; print(*sys.version_info[:2], sep='.')").stdout == f"{version}\n"
         assert client.run("1/0").stderr.endswith("ZeroDivisionError: division by zero\n")
         program = "import multiprocessing as m\ndef f(x): return x + 1\nif __name__ == '__main__':\n  with m.get_context('spawn').Pool(2) as p: print(p.map(f, [1, 2]))"

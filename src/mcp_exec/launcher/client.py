@@ -43,7 +43,8 @@ class LauncherClient:
                 process = subprocess.Popen(
                     ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', str(config.python), "main.py", *arguments],
                     cwd=Path(__file__).parent,
-                    env={"LANG": "C.UTF-8"},  # nothing else: the jail starts from this process
+                    # nothing else: the jails start from this process. From 3.13 on the count is read at start only
+                    env={"LANG": "C.UTF-8", "PYTHON_CPU_COUNT": str(config.threads)},
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
