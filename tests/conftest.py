@@ -62,7 +62,7 @@ def user_identity(request: pytest.FixtureRequest) -> Identity:
     return Identity(name="user", command=(str(venv / "bin/mcp-exec"),), python=str(venv / "bin/python"), prefix=prefix)
 
 
-@pytest.fixture(scope="session", params=["root", "user"])
+@pytest.fixture(scope="session", params=os.environ.get("MCP_EXEC_IDENTITIES", "root user").split())
 def identity(request: pytest.FixtureRequest) -> Identity:
     found: Identity = request.getfixturevalue(f"{request.param}_identity")
     return found

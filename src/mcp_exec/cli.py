@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 from mcp_exec import __version__
 from mcp_exec.config import load_config
 from mcp_exec.errors import ConfigError, InvalidInput, McpExecError
+from mcp_exec.kernel import kernel_release
 
 _USAGE_STATUS = 2
 _TIMEOUT_STATUS = 124
@@ -113,8 +113,7 @@ def _require_linux() -> None:
     if not sys.platform.startswith("linux"):
         raise ConfigError(f"{sys.platform} is not Linux; the jail is made of Linux namespaces and seccomp")
     release = os.uname().release
-    found = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
-    if found < _OLDEST_KERNEL:
+    if kernel_release() < _OLDEST_KERNEL:
         raise ConfigError(
             f"Linux {release} is too old: {'.'.join(map(str, _OLDEST_KERNEL))} or later is needed (pidfds)"
         )

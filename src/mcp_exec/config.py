@@ -66,6 +66,7 @@ class Config:
     preimport: tuple[str, ...]
     jail: JailKind
     require: frozenset[str]
+    cgroup: str
     policy: str
     log_level: LogLevel
 
@@ -98,6 +99,7 @@ def load_config(environ: Mapping[str, str]) -> Config:
         preimport=reader.names("PREIMPORT", _SANDBOX_MODULES),
         jail=reader.choice("JAIL", JailKind, JailKind.AUTO),
         require=frozenset(reader.names("REQUIRE", (), accepted=("cgroup", "landlock"))),
+        cgroup=reader.cgroup("CGROUP"),
         policy=reader.text("POLICY", "default"),
         log_level=reader.choice("LOG_LEVEL", LogLevel, LogLevel.INFO),
     )
@@ -146,6 +148,10 @@ class _Reader:
     def choice(self, name: str, kind: type[_E], default: _E) -> _E:
         words = ", ".join(str(member.value) for member in kind)
         return self._number(name, default, lambda text: kind(text.lower()), lambda _: True, words)
+
+    def cgroup(self, name: str) -> str:
+        words = "auto, off, or the absolute path of a cgroup v2 directory"
+        return self._number(name, "auto", str, lambda v: v in ("auto", "off") or v.startswith("/"), words)
 
     def names(self, name: str, default: tuple[str, ...], accepted: tuple[str, ...] = ()) -> tuple[str, ...]:
         text = self.environ.get(f"MCP_EXEC_{name}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from mcp_exec.bounds import Bounds
 from mcp_exec.config import Config, JailKind
 from mcp_exec.errors import CannotJail, ConfigError
 from mcp_exec.jail.spec import JailSpec
@@ -19,6 +20,10 @@ from mcp_exec.runner import Runner
 
 _PROBE_S = 30
 _NO_CAPABILITY = "0000000000000000"
+_UNSEEN = (
+    "the processes of a run cannot be counted: mount /proc without hidepid, on a kernel with CONFIG_PROC_CHILDREN;"
+    " or give the server a cgroup v2 subtree"
+)
 _BUG = "a wall that was built does not hold: please report this, with the output of `mcp-exec doctor --json`"
 
 
@@ -57,11 +62,13 @@ async def examine(config: Config, runner: Runner) -> Report:
         raise CannotJail(
             f"the probe of the jail failed (exit status {result.exit_code}): {last}; is {config.python} a CPython?"
         ) from None
-    walls = _judge(config, runner.spec, seen)
+    walls = _judge(config, runner, seen)
     facts = SandboxFacts(
         python_version=str(seen["version"]),
         libraries=tuple((str(name), str(version)) for name, version in seen["libraries"]),
         walls=_summary(runner.spec),
+        limits=_limits_in_words(runner.bounds),
+        workspace_bytes=runner.bounds.limits.workspace_bytes,
     )
     return Report(walls=walls, facts=facts)
 
@@ -70,7 +77,9 @@ def require(report: Report) -> None:
     """Raises CannotJail, naming the first invariant that must hold and does not."""
     for wall in report.walls:
         if wall.required and not wall.holds:
-            raise CannotJail(f"{wall.id} ({wall.invariant}) does not hold on this host: {wall.fix}")
+            raise CannotJail(
+                f"{wall.id} ({wall.invariant}) does not hold on this host: {wall.mechanism}; the fix: {wall.fix}"
+            )
 
 
 def _summary(spec: JailSpec) -> str:
@@ -78,8 +87,9 @@ def _summary(spec: JailSpec) -> str:
     return f"own user, mount, pid, net, ipc, uts and cgroup namespaces, seccomp{landlock}, no capabilities"
 
 
-def _judge(config: Config, spec: JailSpec, seen: Mapping[str, Any]) -> tuple[Wall, ...]:
+def _judge(config: Config, runner: Runner, seen: Mapping[str, Any]) -> tuple[Wall, ...]:
     """Each invariant from the probe's observations; an observation that is missing counts as a breach."""
+    spec = runner.spec
     scopes = "; Landlock scopes" if spec.landlock_abi >= 6 else ""
     owner = "a host uid of its own" if spec.privileged else "the server's own uid outside"
     checks: list[tuple[str, str, Callable[[], bool], str]] = [
@@ -91,7 +101,7 @@ def _judge(config: Config, spec: JailSpec, seen: Mapping[str, Any]) -> tuple[Wal
         ("I5", "alone: nothing else seen or reached, nothing survives", lambda: _alone(seen),
          f"pid and ipc namespaces; everything dies with init{scopes}"),
         ("I6", "reduced kernel surface", lambda: _reduced(seen), f"seccomp policy {config.policy!r}"),
-        ("I8", "output, stdin, time and disk bounded", lambda: _bounded(config, seen),
+        ("I8", "output, stdin, time and disk bounded", lambda: _bounded(spec, seen),
          "caps, deadline, size and inodes of the tmpfs"),
     ]  # fmt: skip
     walls = [
@@ -105,7 +115,9 @@ def _judge(config: Config, spec: JailSpec, seen: Mapping[str, Any]) -> tuple[Wal
         )
         for name, words, check, mechanism in checks
     ]
-    walls += [_limits(config), _requested_landlock(spec)] if "landlock" in config.require else [_limits(config)]
+    walls.append(_limits(config, runner.bounds))
+    if "landlock" in config.require:
+        walls.append(_requested_landlock(spec))
     walls.append(
         Wall(id="I9", invariant="caller data never stored, never logged", required=True, holds=True,
              mechanism="by construction; the server is non-dumpable", fix="")
@@ -148,19 +160,31 @@ def _reduced(seen: Mapping[str, Any]) -> bool:
     return seen["keyctl"] is not None and seen["unshare"] is not None and seen["seccomp"] in ("2", None)
 
 
-def _bounded(config: Config, seen: Mapping[str, Any]) -> bool:
-    return bool(seen["workspace_bytes"] <= config.workspace_bytes + 4096)
+def _bounded(spec: JailSpec, seen: Mapping[str, Any]) -> bool:
+    return bool(seen["workspace_bytes"] <= spec.workspace_bytes + 4096)
 
 
-def _limits(config: Config) -> Wall:
+def _limits(config: Config, bounds: Bounds) -> Wall:
+    """Missing where a mechanism was found not to work; "partly" where it is the fallback's."""
+    absence = bounds.absence
+    fix = absence.fix if absence is not None else ""
+    if fix and "cgroup" in config.require:
+        fix += "; or do not ask for it with MCP_EXEC_REQUIRE"
     return Wall(
         id="I7",
         invariant="memory, pids and cpu limits per run",
-        required="cgroup" in config.require,
-        holds=False,
-        mechanism="rlimits per process: address space for data, processes, file size",
-        fix="this version sets no cgroup limits yet; unset MCP_EXEC_REQUIRE, and limit the server itself from outside",
+        required="cgroup" in config.require or not bounds.works,
+        holds=absence is None and bounds.works,
+        mechanism=bounds.mechanism,
+        fix=fix if bounds.works else _UNSEEN,
     )
+
+
+def _limits_in_words(bounds: Bounds) -> str:
+    """For the model that reads the tool's description."""
+    limits = bounds.limits
+    how = "cgroup v2" if bounds.subtree is not None else "rlimits and a watchdog, no cgroup"
+    return f"{limits.memory_bytes >> 20} MiB of memory and {limits.cpus:g} CPU in all (held by {how})"
 
 
 def _requested_landlock(spec: JailSpec) -> Wall:

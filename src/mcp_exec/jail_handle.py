@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 from mcp_exec.aio import wait_readable, write_all
 from mcp_exec.causes import cannot_jail
+from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.errors import CannotJail, LauncherDied
 from mcp_exec.jail.stage import RECORD, Kind
 from mcp_exec.launcher.client import LauncherClient
@@ -16,10 +18,23 @@ from mcp_exec.launcher.client import LauncherClient
 _BUILD_S = 20
 
 
-class Jail:
-    """One jail, single use: its pipes, its init's pidfd. `close` kills and reaps, always."""
+class Record(NamedTuple):
+    """A report of init (`jail.stage.RECORD`): value is an errno or the payload's wait status, by kind."""
 
-    def __init__(self) -> None:
+    kind: Kind
+    stage: int
+    value: int
+    cpu_ms: int
+    peak_kib: int
+
+
+class Jail:
+    """One jail, single use: its pipes, its init's pidfd, its cgroup. `close` kills and reaps, always."""
+
+    def __init__(self, leaf: Leaf | None) -> None:
+        """leaf: the cgroup that init shall join; None where there is none."""
+        self.leaf = leaf
+        self.pid = 0
         self._open: set[int] = set()
         self.code, self.stdin, self.stdout, self.stderr, self.status = -1, -1, -1, -1, -1
         self.init = -1
@@ -32,7 +47,10 @@ class Jail:
             stdout, self.stdout = self._pipe(far, far_is_read=False)
             stderr, self.stderr = self._pipe(far, far_is_read=False)
             status, self.status = self._pipe(far, far_is_read=False)
-            self.init = await launcher.start_jail(slot, (code, stdin, stdout, stderr, status))
+            theirs: tuple[int, ...] = (code, stdin, stdout, stderr, status)
+            if self.leaf is not None:
+                theirs = (*theirs, self.leaf.procs)
+            self.pid, self.init = await launcher.start_jail(slot, theirs)
             self._open.add(self.init)
 
     def _pipe(self, far: ExitStack, *, far_is_read: bool) -> tuple[int, int]:
@@ -53,15 +71,17 @@ class Jail:
         """SIGKILL to init: the kernel takes the rest of the pid namespace with it."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        if self.leaf is not None:
+            self.leaf.kill()
 
-    async def next_record(self) -> tuple[Kind, int, int, int, int] | None:
+    async def next_record(self) -> Record | None:
         """The next report of init; None when init is gone without one."""
         await wait_readable(self.status)
         data = os.read(self.status, RECORD.size)
         if len(data) != RECORD.size:
             return None
-        kind, stage, value, cpu_ms, peak_kib = RECORD.unpack(data)
-        return Kind(kind), stage, value, cpu_ms, peak_kib
+        kind, *numbers = RECORD.unpack(data)
+        return Record(Kind(kind), *numbers)
 
     async def wait_ready(self) -> None:
         """Until the payload is confined and blocks on its code. Raises CannotJail with stage and cause."""
@@ -74,8 +94,8 @@ class Jail:
             ) from None
         if record is None:
             raise LauncherDied("the jail ended while it was built (init or the launcher was killed); call again")
-        if record[0] is not Kind.READY:
-            raise cannot_jail(record[1], record[2])
+        if record.kind is not Kind.READY:
+            raise cannot_jail(record.stage, record.value)
 
     async def close(self) -> None:
         """Kill, wait for init's death and with it everybody's, close everything. Not to be cut short."""
@@ -86,6 +106,8 @@ class Jail:
         finally:
             for descriptor in tuple(self._open):
                 self.close_descriptor(descriptor)
+            if self.leaf is not None:
+                await self.leaf.remove()
 
 
 async def deliver(jail: Jail, descriptor: int, data: bytes) -> None:

@@ -60,8 +60,11 @@ class SandboxFacts:
     """What the sandbox really is on this host, found by looking from inside.
 
     libraries: (distribution, version) importable in it. walls: which mechanisms hold it, in a few words.
+    limits: of memory and processors, and what holds them, likewise. workspace_bytes: its size.
     """
 
     python_version: str
     libraries: tuple[tuple[str, str], ...]
     walls: str
+    limits: str
+    workspace_bytes: int

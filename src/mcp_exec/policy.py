@@ -12,7 +12,9 @@ from mcp_exec.config import Config
 from mcp_exec.errors import ConfigError
 from mcp_exec.floor import check_floor
 from mcp_exec.jail.spec import JailSpec
+from mcp_exec.kernel import kernel_release
 from mcp_exec.launcher.wire import Hello
+from mcp_exec.limits import Limits
 from mcp_exec.policy_files import load_policy, policies_dir
 
 #: Host ids of the slots of a privileged server; above what distributions give to people and services.
@@ -20,18 +22,27 @@ HOST_UID_BASE = 700001
 INNER_ID = 65532
 _FORBIDDEN = ("/etc", "/root", "/home", "/var", "/run", "/sys", "/proc", "/dev", "/tmp", "/dev/shm", "/workspace")
 _SCAFFOLDS = ("/tmp", "/usr")
+_DATA_FACTOR = 4
+#: RLIMIT_NPROC above pids.max, so that the cgroup counts the refusal: a run is told why only by pids.events
+_PIDS_SLACK = 16
+#: From Linux 5.14 on RLIMIT_NPROC counts per user namespace; before, all that the host's user runs
+_COUNTS_PER_NAMESPACE = (5, 14)
 
 
-def compile_seccomp(name: str) -> bytes:
-    """The BPF of a policy; one other than the default is refused where it opens what the floor denies."""
+def compile_seccomp(name: str, *, cgroup: bool) -> tuple[bytes, ...]:
+    """The programs to install, in this order. A policy of the operator's own comes last and on top of the default:
+    it can deny more, and not open what the default denies; one that means to is refused by name.
+    """
     policy = load_policy(name)
-    if name != "default":
-        check_floor(policy)
-    return compile_policy(policy)
+    names = [*(() if cgroup else ("without-cgroup",)), "default"]
+    if name == "default":
+        return tuple(compile_policy(load_policy(each)) for each in names)
+    check_floor(policy)
+    return (*(compile_policy(load_policy(each)) for each in names), compile_policy(policy))
 
 
-def make_spec(config: Config, hello: Hello) -> JailSpec:
-    """Raises ConfigError where a policy or the interpreter's place cannot be used."""
+def make_spec(config: Config, hello: Hello, limits: Limits, *, cgroup: bool) -> JailSpec:
+    """cgroup: whether each run has one. Raises ConfigError where a policy or the interpreter's place cannot be used."""
     rootfs = _load_rootfs()
     binds, links = _resolve_binds(rootfs["binds"], hello.prefixes)
     return JailSpec(
@@ -45,12 +56,13 @@ def make_spec(config: Config, hello: Hello) -> JailSpec:
         files=_synthetic_files(),
         devices=tuple(path for path in rootfs["devices"] if os.path.exists(path)),
         masks=tuple(rootfs["masks"]),
-        workspace_bytes=config.workspace_bytes,
-        workspace_inodes=max(1024, config.workspace_bytes // 4096),
-        rlimits=_rlimits(config),
+        workspace_bytes=limits.workspace_bytes,
+        workspace_inodes=max(1024, limits.workspace_bytes // 4096),
+        rlimits=_rlimits(config, hello, limits, cgroup=cgroup),
+        affinities=() if cgroup else _affinities(config),
         environment=tuple(_environment(config, hello).items()),
         landlock_abi=hello.landlock_abi,
-        seccomp=compile_seccomp(config.policy),
+        seccomp=compile_seccomp(config.policy, cgroup=cgroup),
     )
 
 
@@ -83,17 +95,31 @@ def _synthetic_files() -> tuple[tuple[str, str], ...]:
     )
 
 
-def _rlimits(config: Config) -> tuple[tuple[int, int, int], ...]:
+def _rlimits(config: Config, hello: Hello, limits: Limits, *, cgroup: bool) -> tuple[tuple[int, int, int], ...]:
     # CORE is 1, not 0: only 1 keeps a piped core_pattern helper of the host from running (core(5)).
+    # CPU is a backstop behind the deadline: no process can use more in a whole run.
     # DATA stops a runaway allocation; thread stacks count in it, hence the factor.
-    return (
-        (resource.RLIMIT_CORE, 1, 1),
-        (resource.RLIMIT_NPROC, config.pids, config.pids),
-        (resource.RLIMIT_FSIZE, config.workspace_bytes, config.workspace_bytes),
-        (resource.RLIMIT_NOFILE, 1024, 4096),
-        (resource.RLIMIT_MEMLOCK, 0, 0),
-        (resource.RLIMIT_MSGQUEUE, 819200, 819200),
-        (resource.RLIMIT_DATA, 4 * config.memory_bytes, 4 * config.memory_bytes),
+    cpu_s = config.max_timeout_s * config.threads + 1
+    both = {
+        resource.RLIMIT_CORE: 1,
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_FSIZE: limits.workspace_bytes,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 819200,
+        resource.RLIMIT_DATA: _DATA_FACTOR * limits.memory_bytes,
+    }
+    if hello.privileged or kernel_release() >= _COUNTS_PER_NAMESPACE:
+        both[resource.RLIMIT_NPROC] = limits.pids + (_PIDS_SLACK if cgroup else 0)
+    return ((resource.RLIMIT_NOFILE, 1024, 4096), *((number, value, value) for number, value in both.items()))
+
+
+def _affinities(config: Config) -> tuple[tuple[int, ...], ...]:
+    """For each slot as many processors as the limit, rounded up, allows; neighbours get different ones."""
+    ours = sorted(os.sched_getaffinity(0))
+    width = min(config.threads, len(ours))
+    return tuple(
+        tuple(sorted(ours[(slot * width + each) % len(ours)] for each in range(width)))
+        for slot in range(config.concurrency)
     )
 
 

@@ -7,18 +7,18 @@ Everything read here comes from the jail and is hostile bytes.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import Self
 
 from mcp_exec.aio import run_whole
+from mcp_exec.bounds import Bounds
 from mcp_exec.config import Config
 from mcp_exec.errors import Busy, LauncherDied
 from mcp_exec.jail.spec import JailSpec
-from mcp_exec.jail.stage import Kind
 from mcp_exec.jail_handle import Jail, deliver
 from mcp_exec.launcher.client import LauncherClient
-from mcp_exec.model import ExecRequest, ExecResult, Usage
+from mcp_exec.model import ExecRequest, ExecResult
+from mcp_exec.outcome import join
 from mcp_exec.output import Output
 from mcp_exec.policy import make_spec
 
@@ -30,13 +30,15 @@ class Runner:
         self._config = config
         self._launcher: LauncherClient | None = None
         self._spec: JailSpec | None = None
+        self._bounds: Bounds | None = None
         self._slots = list(range(config.concurrency))
         self._free = asyncio.Semaphore(config.concurrency)
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        """Start the launcher. Raises ConfigError where the interpreter or a policy cannot be used."""
+        """Start the launcher. Raises ConfigError where the interpreter, a policy or a cgroup cannot be used."""
+        self._bounds = Bounds(self._config, lambda: self.launcher_pid)
         try:
             await self._ensure_launcher()
         except BaseException:
@@ -51,6 +53,14 @@ class Runner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._launcher is not None:
             self._launcher.close()
+        self.bounds.close()
+
+    @property
+    def bounds(self) -> Bounds:
+        """What limits runs here."""
+        if self._bounds is None:
+            raise LauncherDied("the server has not started")
+        return self._bounds
 
     @property
     def spec(self) -> JailSpec:
@@ -97,16 +107,24 @@ class Runner:
         """The reply is given when the result is known; the slot is free only when everybody in the jail is dead."""
         async with self._free:
             slot = self._slots.pop()
-            jail = Jail()
             try:
-                await run_whole(jail.start(await self._ensure_launcher(), slot))
-                await jail.wait_ready()
-                result = await self._execute(jail, request, output)
-                if not reply.done():
-                    reply.set_result(result)
+                await self._run_in_slot(slot, request, output, reply)
             finally:
-                await run_whole(jail.close())
                 self._slots.append(slot)
+
+    async def _run_in_slot(
+        self, slot: int, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]
+    ) -> None:
+        launcher = await self._ensure_launcher()
+        jail = Jail(self.bounds.make_leaf())
+        try:
+            await run_whole(jail.start(launcher, slot))
+            await jail.wait_ready()
+            result = await self._execute(jail, request, output)
+            if not reply.done():
+                reply.set_result(result)
+        finally:
+            await run_whole(jail.close())
 
     async def _ensure_launcher(self) -> LauncherClient:
         async with self._starting:
@@ -114,7 +132,12 @@ class Runner:
                 if self._launcher is not None:
                     self._launcher.close()
                 self._launcher = LauncherClient.spawn(self._config)
-                self._spec = make_spec(self._config, await self._launcher.greet())
+                self._spec = make_spec(
+                    self._config,
+                    await self._launcher.greet(),
+                    self.bounds.limits,
+                    cgroup=self.bounds.subtree is not None,
+                )
                 self._launcher.configure(self._spec)
             return self._launcher
 
@@ -128,13 +151,16 @@ class Runner:
             loop.create_task(deliver(jail, jail.code, request.code.encode())),
             loop.create_task(deliver(jail, jail.stdin, request.stdin.encode())),
         ]
+        record, timed_out = None, False
+        watching = self.bounds.watching(jail.pid, jail.kill, jail.leaf)
         try:
-            async with asyncio.timeout(request.timeout_s):
-                record = await jail.next_record()
-            timed_out = False
+            with watching as facts:
+                async with asyncio.timeout(request.timeout_s):
+                    record = await jail.next_record()
         except TimeoutError:
-            record, timed_out = None, True
+            timed_out = True
         finally:
+            duration_ms = round((time.monotonic() - started) * 1000)
             jail.kill()
             for stream, descriptor in pumps:
                 loop.remove_reader(descriptor)
@@ -142,43 +168,12 @@ class Runner:
             for writer in writers:
                 writer.cancel()
             await run_whole(asyncio.wait(writers))
-        if record is None and not timed_out:
-            raise LauncherDied("the jail ended without a report (init or the launcher was killed); call again")
-        return _result(output, record, request, started, timed_out=timed_out)
+        return join(request, output, record, facts(), self.bounds.limits, duration_ms=duration_ms, timed_out=timed_out)
 
     @staticmethod
     def _pump(output: Output, stream: int, descriptor: int) -> None:
         if not output.read(stream, descriptor):
             asyncio.get_running_loop().remove_reader(descriptor)
-
-
-def _result(
-    output: Output,
-    record: tuple[Kind, int, int, int, int] | None,
-    request: ExecRequest,
-    started: float,
-    *,
-    timed_out: bool,
-) -> ExecResult:
-    stderr = output.text(1)
-    exit_code, usage = -1, Usage(jail="namespaces")
-    if record is not None:
-        ended = os.waitstatus_to_exitcode(record[2])
-        exit_code = ended if ended >= 0 else 128 - ended
-        usage = Usage(jail="namespaces", peak_memory_bytes=record[4] * 1024, cpu_time_ms=record[3])
-    if timed_out:
-        stderr += ("\n" if stderr and not stderr.endswith("\n") else "") + (
-            f"mcp-exec: the time limit of {request.timeout_s} s ended the run\n"
-        )
-    return ExecResult(
-        stdout=output.text(0),
-        stderr=stderr,
-        exit_code=exit_code,
-        duration_ms=round((time.monotonic() - started) * 1000),
-        truncated=output.truncated,
-        timed_out=timed_out,
-        usage=usage,
-    )
 
 
 async def run_once(config: Config, request: ExecRequest) -> ExecResult:

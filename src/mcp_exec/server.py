@@ -47,14 +47,17 @@ async def _serve(config: Config) -> None:
         async with Runner(config) as runner:
             report = await examine(config, runner)
             require(report)
-            _log_start(config, report)
+            _log_start(config, runner, report)
             await _serve_stdio(config, runner, report)
     except asyncio.CancelledError:
         get_logger().info("stopped by a signal")
 
 
-def _log_start(config: Config, report: Report) -> None:
+def _log_start(config: Config, runner: Runner, report: Report) -> None:
     log = get_logger()
+    asked, given = config.memory_bytes >> 20, runner.bounds.limits.memory_bytes >> 20
+    if given < asked:
+        log.warning("memory limit lowered: the cgroups around the server leave no more", asked_mib=asked, mib=given)
     for wall in report.walls:
         log.info("wall", id=wall.id, holds=wall.holds, mechanism=wall.mechanism)
     log.info("ready", version=__version__, transport=config.transport.value, python=report.facts.python_version)

@@ -62,9 +62,9 @@ def describe(config: Config, facts: SandboxFacts) -> str:
         f"Run Python {facts.python_version} in a fresh sandbox; returns stdout, stderr and the exit code. "
         "Print what you want to see. Each call starts from nothing: no variables or files are kept. "
         "There is no network. Files can be written in the working directory, /tmp and /dev/shm "
-        f"({config.workspace_bytes >> 20} MiB together). Limits: {config.default_timeout_s} s unless timeout_s says "
+        f"({facts.workspace_bytes >> 20} MiB together). Limits: {config.default_timeout_s} s unless timeout_s says "
         f"otherwise (at most {config.max_timeout_s}), {config.pids} processes, {config.max_output_bytes} bytes of "
-        "output (the rest is dropped, truncated=true), memory per process only. "
+        f"output (the rest is dropped, truncated=true), {facts.limits}. "
         f"Walls: {facts.walls}. "
         f"Libraries besides the standard library: {_list_libraries(facts.libraries)}."
     )

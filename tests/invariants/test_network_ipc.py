@@ -124,7 +124,7 @@ print(json.dumps([number >= 0 for number in (*found, queue)] + [os.path.exists("
 def test_a30_objects_are_left_for_the_next_run(sandbox: StdioClient) -> None:
     within = ERRNO + LEAVE_IPC + FIND_IPC
     made, found = map(json.loads, sandbox.run(within).stdout.splitlines())
-    assert made[:3] == [True] * 3
+    assert made[:3] == [sandbox.has_cgroup, True, True]  # unmapped segments are counted by a cgroup only
     assert found == [*made, True]  # Landlock refuses message queues where the kernel has it
     for _ in range(5):
         assert sandbox.probe(ERRNO + FIND_IPC) == [False] * 5

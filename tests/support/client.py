@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -104,13 +105,6 @@ class StdioClient:
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         self.send({"method": method, "params": dict(params or {})})
 
-    def begin(self, method: str, params: Mapping[str, Any]) -> int:
-        number = next(self._ids)
-        self._answers[number] = queue.SimpleQueue()
-        self._pending = self._answers[number]
-        self.send({"id": number, "method": method, "params": dict(params)})
-        return number
-
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self.finish(*self.start(method, params or {}))
 
@@ -136,6 +130,12 @@ class StdioClient:
 
     def run(self, code: str, **arguments: Any) -> Answer:
         return to_answer(self.call(code, **arguments))
+
+    @functools.cached_property
+    def has_cgroup(self) -> bool:
+        """Whether the server says that its runs have one."""
+        tool = self.request("tools/list")["tools"][0]
+        return "held by cgroup v2" in tool["description"]
 
     def probe(self, code: str, **arguments: Any) -> Any:
         """What a well-behaved program printed as JSON."""

@@ -42,7 +42,9 @@ def test_timeouts_are_clamped(given_s: int | None, taken: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, 500])
 def test_the_description_fits_whatever_is_installed(count: int) -> None:
     libraries = (*((f"library-{n}", "1." * 40) for n in range(count)), ("numpy", "2.0"))
-    facts = SandboxFacts(python_version="3.11.7", libraries=libraries, walls="w" * 150)
+    facts = SandboxFacts(
+        python_version="3.11.7", libraries=libraries, walls="w" * 150, limits="l" * 110, workspace_bytes=64 << 20
+    )
     text = describe(CONFIG, facts)
     assert len(text) < 1500
     assert "numpy 2.0" in text

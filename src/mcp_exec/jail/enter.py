@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mcp_exec.jail import descriptors, landlock, mounts, namespaces, privileges, rlimits, seccomp, syscalls
+from mcp_exec.jail import descriptors, landlock, mounts, namespaces, privileges, rlimits, seccomp, share, syscalls
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail.stage import Stage, Step
 
@@ -19,6 +19,10 @@ def build(spec: JailSpec, step: Step, *, slot: int, outer_ids: tuple[int, int], 
     step.stage = Stage.CGROUP
     if cgroup is not None:
         os.write(cgroup, b"0")
+    step.stage = Stage.SHARE
+    share.offer_to_oom_killer()
+    if spec.affinities:
+        share.stay_on(spec.affinities[slot])
     step.stage = Stage.OUTER_USER_NAMESPACE
     if not spec.privileged:
         namespaces.write_id_map(spec.inner_id, *outer_ids)

@@ -1,4 +1,7 @@
-"""[payload] The last wall: the filter that the server compiled. Nothing of ours needs more afterwards."""
+"""[payload] The last wall: the filters that the server compiled; the strictest answer counts.
+
+Nothing of ours needs more afterwards.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,5 @@ from mcp_exec.jail.spec import JailSpec
 
 def install(spec: JailSpec) -> None:
     """no_new_privs is set already (privileges.py), as seccomp(2) demands of an unprivileged process."""
-    syscalls.install_filter(spec.seccomp)
+    for program in spec.seccomp:
+        syscalls.install_filter(program)

@@ -20,7 +20,8 @@ class JailSpec:
     """binds: absolute host paths shown read-only at the same place. links: (path, target) symlinks of the root.
 
     files: (path, text) synthetic files. masks: paths of /proc hidden behind /dev/null.
-    rlimits: (RLIMIT_* number, soft, hard). sizes in bytes. seccomp: struct sock_filter array (seccomp(2)).
+    rlimits: (RLIMIT_* number, soft, hard). sizes in bytes. seccomp: arrays of struct sock_filter, all in force.
+    affinities: the processors of each slot; empty where a cgroup bounds the cpu.
     privileged: the launcher holds CAP_SYS_ADMIN, so no outer user namespace is needed.
     host_uid_base: with privileged, slot n runs as kuid host_uid_base + n.
     """
@@ -38,21 +39,22 @@ class JailSpec:
     workspace_bytes: int
     workspace_inodes: int
     rlimits: tuple[tuple[int, int, int], ...]
+    affinities: tuple[tuple[int, ...], ...]
     environment: tuple[tuple[str, str], ...]
     landlock_abi: int
-    seccomp: bytes
+    seccomp: tuple[bytes, ...]
 
     def encode(self) -> bytes:
-        """UTF-8 JSON, the seccomp program in base64."""
+        """UTF-8 JSON, the seccomp programs in base64."""
         fields = asdict(self)
-        fields["seccomp"] = base64.b64encode(self.seccomp).decode()
+        fields["seccomp"] = [base64.b64encode(program).decode() for program in self.seccomp]
         return json.dumps(fields).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> JailSpec:
         """The inverse of `encode`. Raises TypeError or ValueError where the fields are not those of this version."""
         fields: dict[str, Any] = json.loads(data)
-        fields["seccomp"] = base64.b64decode(fields["seccomp"], validate=True)
+        fields["seccomp"] = [base64.b64decode(text, validate=True) for text in fields["seccomp"]]
         return cls(**{name: _frozen(value) for name, value in fields.items()})
 
 

@@ -37,22 +37,24 @@ class LauncherClient:
         """Exec the sandbox interpreter in its own session. Raises ConfigError where it cannot be executed."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = make_scratch()
-        arguments = [",".join(config.preimport), str(scratch), _own_unshare()]
         try:
             with theirs:
+                _prepare(ours, config, scratch)
                 process = subprocess.Popen(
-                    ["/bin/sh", "-c", 'exec "$0" "$@" 3<&0 </dev/null', str(config.python), "main.py", *arguments],
+                    [str(config.python), "main.py"],  # every payload is shown it: what `python main.py` has
                     cwd=Path(__file__).parent,
-                    # nothing else: the jails start from this process. From 3.13 on the count is read at start only
+                    # nothing else: that is shown too. From 3.13 on the count is read at the interpreter's start only
                     env={"LANG": "C.UTF-8", "PYTHON_CPU_COUNT": str(config.threads)},
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
-        except OSError as error:
+        except (OSError, wire.WireError) as error:
             ours.close()
             remove_scratch(scratch)
+            if isinstance(error, wire.WireError):
+                raise ConfigError(f"MCP_EXEC_PREIMPORT cannot be used: {error}") from error
             raise ConfigError(f"MCP_EXEC_PYTHON: {config.python} cannot be executed: {error.strerror}") from error
         ours.setblocking(False)
         return cls(config.python, process, ours, scratch)
@@ -86,8 +88,11 @@ class LauncherClient:
         finally:
             os.close(memory)
 
-    async def start_jail(self, slot: int, descriptors: Sequence[int]) -> int:
-        """A pidfd of the new init. Raises LauncherDied or CannotJail. Not to be cancelled: the answer must be taken."""
+    async def start_jail(self, slot: int, descriptors: Sequence[int]) -> tuple[int, int]:
+        """The new init: its pid, and a pidfd of it. Raises LauncherDied or CannotJail.
+
+        Not to be cancelled: the answer must be taken.
+        """
         async with self._lock:
             try:
                 socket.send_fds(self._control, [wire.encode_run(slot)], list(descriptors))
@@ -101,7 +106,7 @@ class LauncherClient:
         started, value, errno = wire.decode_answer(data)
         if not started or len(received) != 1:
             raise cannot_jail(value, errno)
-        return received[0]
+        return value, received[0]
 
     async def _answer(self) -> tuple[bytes, list[int]]:
         async with asyncio.timeout(_ANSWER_S):
@@ -128,6 +133,21 @@ class LauncherClient:
         self._process.wait()
 
 
+def _prepare(control: socket.socket, config: Config, scratch: Path) -> None:
+    """The first message, which waits in the socket until the launcher has started. Raises WireError."""
+    message = wire.Prepare(modules=config.preimport, scratch=str(scratch), threads=config.threads).encode()
+    extension = _own_unshare()
+    if extension is None:
+        control.send(message)
+        return
+    memory = os.memfd_create("unshare", os.MFD_CLOEXEC)
+    try:
+        os.write(memory, extension)
+        socket.send_fds(control, [message], [memory])
+    finally:
+        os.close(memory)
+
+
 def _diagnose(python: Path) -> str:
     """Why this interpreter did not greet, in words; accepted is CPython 3.11 or later."""
     question = "import sys; print(sys.version.split()[0], sys.version_info >= (3, 11))"
@@ -146,12 +166,12 @@ def _diagnose(python: Path) -> str:
     return f"it is Python {version}, but the launcher did not start in it (does it have ctypes?); {accepted}"
 
 
-def _own_unshare() -> str:
+def _own_unshare() -> bytes | None:
     """The server's copy of the extension `unshare`, lent to a sandbox interpreter of 3.11 that has none."""
     import importlib.util
     import sys
 
     if sys.version_info >= (3, 12):
-        return ""
+        return None
     found = importlib.util.find_spec("unshare")
-    return found.origin or "" if found is not None else ""
+    return Path(found.origin).read_bytes() if found is not None and found.origin else None

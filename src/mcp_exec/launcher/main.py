@@ -1,7 +1,8 @@
 """[launcher] One single-threaded CPython, exec'ed by the server with an empty environment; forks an init per run.
 
 It imports what programs commonly need, so that a jail starts with it. It never sees code, stdin or output: only
-descriptors pass through. Started as the script `main.py`, with the control socket as descriptor 3.
+descriptors pass through. Started as the script `main.py`, with the control socket as standard input and nothing in
+argv or environment: the payload can read both in /proc/self.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 if __name__ == "__main__":  # the sandbox interpreter need not have this package: borrow its folder for the imports
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-import contextlib
 import gc
 import select
 import signal
@@ -21,10 +21,9 @@ import socket
 from mcp_exec.jail import init, namespaces, syscalls
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail.stage import Stage
-from mcp_exec.launcher import wire
+from mcp_exec.launcher import imports, wire
 from mcp_exec.payload.main import run_payload
 
-_CONTROL = 3
 _CAP_SYS_ADMIN = 21
 _MAX_SPEC_BYTES = 4 << 20
 
@@ -32,62 +31,30 @@ _MAX_SPEC_BYTES = 4 << 20
 def main() -> None:
     """Greet, take the spec, then serve until the server closes the socket."""
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-    control = socket.socket(fileno=_CONTROL)
-    control.set_inheritable(False)
-    modules, scratch, unshare = sys.argv[1:4]
-    del sys.argv[1:]
-    sys.path[0] = "/workspace"
-    can_unshare = _borrow_unshare(unshare)
-    _preimport(modules, scratch)
+    control = _take_control()
+    imports.become_neutral()
+    data, descriptors, _, _ = socket.recv_fds(control, wire.MAX_MESSAGE_BYTES, 1)
+    prepare = wire.Prepare.decode(data)
+    can_unshare = imports.borrow_unshare(descriptors)
+    imports.preimport(prepare)
     control.send(_greet(can_unshare=can_unshare).encode())
     _, descriptors, _, _ = socket.recv_fds(control, 16, 1)
     spec = JailSpec.decode(os.pread(descriptors[0], _MAX_SPEC_BYTES, 0))
     os.close(descriptors[0])
+    imports.forget_host((*spec.binds, "/workspace"), dict(spec.environment))
     _reset_signals()
     gc.collect()
     gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
     _serve(control, spec)
 
 
-def _borrow_unshare(path: str) -> bool:
-    """Whether this interpreter can unshare; on 3.11 through an extension, its own or the server's at `path`."""
-    if sys.version_info >= (3, 12):
-        return True
-    import importlib.util
-
-    if importlib.util.find_spec("unshare") is not None:
-        return True
-    found = importlib.util.spec_from_file_location("unshare", path) if path else None
-    if found is None or found.loader is None:
-        return False
-    try:
-        sys.modules["unshare"] = importlib.util.module_from_spec(found)
-    except ImportError:  # the server's interpreter is of another version
-        return False
-    found.loader.exec_module(sys.modules["unshare"])
-    return True
-
-
-def _preimport(names: str, scratch: str) -> None:
-    """Import what exists, with BLAS kept to one thread: a second thread would make forking unsafe."""
-    import importlib
-
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["MPLBACKEND"] = "Agg"
-    os.environ["MPLCONFIGDIR"] = scratch
-    for name in filter(None, names.split(",")):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    _forget_folders()
-
-
-def _forget_folders() -> None:
-    """matplotlib remembers its folders for good; the jail has others."""
-    matplotlib = sys.modules.get("matplotlib")
-    for name in ("get_configdir", "get_cachedir"):
-        remembered = getattr(matplotlib, name, None)
-        if remembered is not None and hasattr(remembered, "__wrapped__"):
-            setattr(matplotlib, name, remembered.__wrapped__)
+def _take_control() -> socket.socket:
+    """The control socket, moved away from standard input, where /dev/null takes its place."""
+    control = socket.socket(fileno=os.dup(0))
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return control
 
 
 def _greet(*, can_unshare: bool) -> wire.Hello:
@@ -105,9 +72,10 @@ def _greet(*, can_unshare: bool) -> wire.Hello:
 
 
 def _reset_signals() -> None:
-    """As CPython leaves them at start: SIGPIPE ignored, SIGINT a KeyboardInterrupt, the rest at their defaults."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGINT}:
-        signal.signal(number, signal.SIG_DFL)
+    """As CPython leaves them at start: two ignored, SIGINT a KeyboardInterrupt, the rest at their defaults."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGINT}:
+        ignored = number in (signal.SIGPIPE, signal.SIGXFSZ)  # so that they are errors: EPIPE, EFBIG
+        signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

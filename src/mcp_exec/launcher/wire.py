@@ -1,7 +1,8 @@
 """[server, launcher] Messages <-> bytes of the socket between server and launcher. No I/O here, everything bounded.
 
-One SOCK_SEQPACKET datagram is one message. The first from the server carries the spec's memfd; then one RUN per jail.
-The launcher greets with HELLO, and answers each RUN with STARTED (and a pidfd of init) or REFUSED, in order.
+One SOCK_SEQPACKET datagram is one message. The server begins with PREPARE (and perhaps a memfd of the extension
+`unshare`); the launcher imports and greets with HELLO. Then come the spec's memfd and one RUN per jail, each answered
+with STARTED (and a pidfd of init) or REFUSED, in order. Nothing goes through argv, which every payload can read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,38 @@ _ANSWER = struct.Struct("=4sii")
 
 class WireError(ValueError):
     """A message that is not of this protocol. The connection is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """modules: what to import, dotted names. scratch: a folder for what libraries write meanwhile.
+
+    threads: how many a numerical library shall use in a run.
+    """
+
+    modules: tuple[str, ...]
+    scratch: str
+    threads: int
+
+    def encode(self) -> bytes:
+        """UTF-8 JSON, one datagram. Raises WireError where it would not fit."""
+        data = json.dumps(asdict(self)).encode()
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise WireError(f"{len(data)} bytes are too many for one message")
+        return data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Prepare:
+        """Raises WireError."""
+        try:
+            fields = json.loads(data)
+            return cls(
+                modules=tuple(map(str, fields["modules"])),
+                scratch=str(fields["scratch"]),
+                threads=int(fields["threads"]),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise WireError("not a preparation of the server") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

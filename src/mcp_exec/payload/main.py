@@ -27,7 +27,7 @@ def run_payload(spec: JailSpec, code: int) -> None:
     with open(_PATH, "wb") as file:
         file.write(source)
     _reseed()
-    module = _make_main_module(spec)
+    module = _make_main_module()
     os._exit(_end(module, _run(module, source)))
 
 
@@ -72,11 +72,9 @@ def _reseed() -> None:
         numpy_random.seed()
 
 
-def _make_main_module(spec: JailSpec) -> types.ModuleType:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mcp_exec"]:
+def _make_main_module() -> types.ModuleType:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mcp_exec", "unshare")]:
         del sys.modules[name]
-    visible = (*spec.binds, "/workspace")
-    sys.path[:] = [entry for entry in sys.path if any(entry == v or entry.startswith(v + "/") for v in visible)]
     sys.path_importer_cache.clear()
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=_PATH, __cached__=None, __annotations__={}, __builtins__=sys.modules["builtins"])

@@ -1,0 +1,1 @@
+"""[server] cgroup v2: a subtree of our own, one leaf per run. Nobody below the server imports this."""

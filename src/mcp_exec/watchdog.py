@@ -1,0 +1,133 @@
+"""[server] Memory limits where no cgroup is to be had: look at the processes 40 times a second, kill at the limit.
+
+Resident memory is counted, shared pages once. Memory that is not mapped is not seen: memfds and System V segments are
+denied in this case (policies/seccomp/without-cgroup.json), the workspace has its own size.
+Everything read here is the kernel's word on hostile processes: any of them may be gone at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mcp_exec.limits import LimitFacts, Limits
+
+_PERIOD_S = 0.025
+_RECOUNT_S = 0.25
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Watched:
+    """One run: what it holds now, whether that ended it, and whether more than its init could be seen."""
+
+    def __init__(self, init: int, kill: Callable[[], None]) -> None:
+        self.held = 0
+        self.seen = False
+        self.killed_at: int | None = None
+        self._init = init
+        self._kill = kill
+        self._shared = 0  # counted more than once in the plain sum, when last counted exactly
+        self._counted = 0.0
+
+    def facts(self) -> LimitFacts:
+        """What is known of this run's limits."""
+        return LimitFacts(memory_limit_bytes=self.killed_at)
+
+    def look(self, limit: int, launcher: int) -> None:
+        """Count. The plain sum is cheap and too high; the exact one is made when that matters."""
+        pids = list(_tree(self._init))
+        plain = sum(map(_resident, pids))
+        self.seen = self.seen or any(map(_resident, pids[1:]))
+        now = time.monotonic()
+        if plain > limit and (plain - self._shared > limit or now - self._counted > _RECOUNT_S):
+            inherited = _anonymous(launcher)
+            self._shared = max(0, plain - sum(_proportional(pid, inherited) for pid in pids))
+            self._counted = now
+        self.held = max(0, plain - self._shared)
+
+    def end(self, limit: int) -> None:
+        """Kill, because of `limit`."""
+        self.killed_at = limit
+        self._kill()
+
+
+class Watchdog:
+    """Holds the memory limits of all runs that are being watched."""
+
+    def __init__(self, limits: Limits, launcher: Callable[[], int]) -> None:
+        """launcher: asks for the pid that runs inherited their pages from."""
+        self._limits = limits
+        self._launcher = launcher
+        self._runs: set[Watched] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def watching(self, init: int, kill: Callable[[], None]) -> Iterator[Watched]:
+        """Watch the run of this init; `kill` must end all of it."""
+        run = Watched(init, kill)
+        self._runs.add(run)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            yield run
+        finally:
+            self._runs.discard(run)
+
+    async def _watch(self) -> None:
+        try:
+            while self._runs:
+                self._look_once()
+                await asyncio.sleep(_PERIOD_S)
+        except BaseException:
+            for run in self._runs:  # unwatched, it would have no limit
+                run.end(self._limits.memory_bytes)
+            raise
+
+    def _look_once(self) -> None:
+        for run in [run for run in self._runs if run.killed_at is None]:
+            run.look(self._limits.memory_bytes, self._launcher())
+            if run.held > self._limits.memory_bytes:
+                run.end(self._limits.memory_bytes)
+        alive = [run for run in self._runs if run.killed_at is None]
+        together = self._limits.together_bytes
+        if together is not None and sum(run.held for run in alive) > together:
+            max(alive, key=lambda run: run.held).end(together)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """pid and its descendants; an orphan's parent is init: pid_namespaces(7), proc_pid_task_children(5)."""
+    yield pid
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
+                    yield from _tree(int(child))
+
+
+def _resident(pid: int) -> int:
+    """Bytes, pages shared with others included: proc_pid_statm(5)."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return 0
+
+
+def _proportional(pid: int, inherited: int) -> int:
+    """Bytes, each shared page divided by its users: proc_pid_smaps(5). Where closed to us: private ones, estimated."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return max(0, _anonymous(pid) - inherited)
+
+
+def _anonymous(pid: int) -> int:
+    """Bytes that no file backs: proc_pid_status(5)."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
