@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from mcp_exec.cgroup.acquire import acquire
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.cgroup.locate import find_place
-from mcp_exec.cgroup.memory_left import memory_left
+from mcp_exec.cgroup.memory_left import kills_around, memory_left
 from mcp_exec.cgroup.subtree import Absence, Subtree
 from mcp_exec.config import Config
 from mcp_exec.errors import CannotJail
@@ -83,16 +83,20 @@ class Bounds:
             ) from error
 
     @contextmanager
-    def watching(self, init: int, kill: Callable[[], None], leaf: Leaf | None) -> Iterator[Callable[[], LimitFacts]]:
-        """Hold the limits while a run lasts; gives what to ask for the facts at its end."""
+    def watching(
+        self, init: int, kill: Callable[[], None], leaf: Leaf | None
+    ) -> Iterator[Callable[[bool], LimitFacts]]:
+        """Hold the limits while a run lasts; gives what to ask for the facts at its end: did a SIGKILL end it?"""
         if leaf is not None:
-            yield leaf.facts
+            yield lambda _killed: leaf.facts()
             self._seen = self._seen or bool(leaf.facts().cpu_time_ms)
             return
         if self._watchdog is None:
-            self._watchdog = Watchdog(self.limits, self._launcher)
-        with self._watchdog.watching(init, kill) as watched:
-            yield watched.facts
+            place = find_place()
+            self._watchdog = Watchdog(self.limits, self._launcher, lambda: kills_around(place))
+        dog = self._watchdog
+        with dog.watching(init, kill) as watched:
+            yield lambda killed: dog.facts(watched, killed=killed)
         self._seen = self._seen or watched.seen
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ Everything read here comes from the jail and is hostile bytes.
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from typing import Self
 
@@ -168,7 +169,8 @@ class Runner:
             for writer in writers:
                 writer.cancel()
             await run_whole(asyncio.wait(writers))
-        return join(request, output, record, facts(), self.bounds.limits, duration_ms=duration_ms, timed_out=timed_out)
+        limits = facts(not timed_out and (record is None or record.value == signal.SIGKILL))
+        return join(request, output, record, limits, self.bounds.limits, duration_ms=duration_ms, timed_out=timed_out)
 
     @staticmethod
     def _pump(output: Output, stream: int, descriptor: int) -> None:

@@ -33,10 +33,6 @@ class Watched:
         self._shared = 0  # counted more than once in the plain sum, when last counted exactly
         self._counted = 0.0
 
-    def facts(self) -> LimitFacts:
-        """What is known of this run's limits."""
-        return LimitFacts(memory_limit_bytes=self.killed_at)
-
     def look(self, limit: int, launcher: int) -> None:
         """Count. The plain sum is cheap and too high; the exact one is made when that matters."""
         pids = list(_tree(self._init))
@@ -58,10 +54,13 @@ class Watched:
 class Watchdog:
     """Holds the memory limits of all runs that are being watched."""
 
-    def __init__(self, limits: Limits, launcher: Callable[[], int]) -> None:
-        """launcher: asks for the pid that runs inherited their pages from."""
+    def __init__(self, limits: Limits, launcher: Callable[[], int], kills: Callable[[], int]) -> None:
+        """launcher: asks for the pid that runs inherited their pages from. kills: counts those of the cgroup around."""
         self._limits = limits
         self._launcher = launcher
+        self._kills = kills
+        self._kills_seen = kills()
+        self._kills_unclaimed = 0
         self._runs: set[Watched] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -77,6 +76,14 @@ class Watchdog:
         finally:
             self._runs.discard(run)
 
+    def facts(self, run: Watched, *, killed: bool) -> LimitFacts:
+        """What is known of a run's limits, at its end; killed: by a SIGKILL, whoever sent it."""
+        self._count_kills()
+        if killed and run.killed_at is None and self._kills_unclaimed:
+            self._kills_unclaimed -= 1
+            run.killed_at = self._around
+        return LimitFacts(memory_limit_bytes=run.killed_at)
+
     async def _watch(self) -> None:
         try:
             while self._runs:
@@ -88,14 +95,40 @@ class Watchdog:
             raise
 
     def _look_once(self) -> None:
-        for run in [run for run in self._runs if run.killed_at is None]:
+        self._end_whole_runs()
+        for run in self._alive():
             run.look(self._limits.memory_bytes, self._launcher())
             if run.held > self._limits.memory_bytes:
                 run.end(self._limits.memory_bytes)
-        alive = [run for run in self._runs if run.killed_at is None]
         together = self._limits.together_bytes
-        if together is not None and sum(run.held for run in alive) > together:
-            max(alive, key=lambda run: run.held).end(together)
+        if together is not None and sum(run.held for run in self._alive()) > together:
+            self._end_largest()
+
+    @property
+    def _around(self) -> int:
+        return self._limits.together_bytes or self._limits.memory_bytes
+
+    def _alive(self) -> list[Watched]:
+        return [run for run in self._runs if run.killed_at is None]
+
+    def _end_largest(self) -> None:
+        if alive := self._alive():
+            max(alive, key=lambda run: run.held).end(self._around)
+
+    def _count_kills(self) -> None:
+        kills = self._kills()
+        self._kills_unclaimed += kills - self._kills_seen
+        self._kills_seen = kills
+
+    def _end_whole_runs(self) -> None:
+        """The kernel was faster than we, and ended one process for the limit around us: the rest might wait for it.
+
+        Its run ended with it, and has claimed the kill (`facts`), or is not known: the kernel took the largest.
+        """
+        for _ in range(self._kills_unclaimed):
+            self._end_largest()
+        self._kills_unclaimed = 0
+        self._count_kills()
 
 
 def _tree(pid: int) -> Iterator[int]:

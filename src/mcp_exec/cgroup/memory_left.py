@@ -1,4 +1,4 @@
-"""[server] How much memory the cgroups above us leave to runs, on v2 and v1 alike."""
+"""[server] How much memory the cgroups around us leave to runs, and whom they ended for it: on v2 and v1 alike."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def memory_left(place: Place | None) -> int | None:
     return min(found, default=None)
 
 
+def kills_around(place: Place | None) -> int:
+    """How many processes of the server's own cgroup the kernel ended for memory so far; 0 where none can be seen."""
+    if place is not None:
+        with suppress(OSError, KeyError):
+            return int(UnifiedNode(place.own).controller.memory_events["oom_kill"])
+    for folder in _v1_folders():
+        with suppress(OSError, ValueError, KeyError):  # the root has no number
+            return _numbers(folder / "memory.oom_control")["oom_kill"]
+    return 0
+
+
 def _unified(place: Place) -> Iterator[int]:
     folder = place.own
     while True:
@@ -36,15 +47,20 @@ def _unified(place: Place) -> Iterator[int]:
 
 
 def _v1() -> Iterator[int]:
-    membership = Path("/proc/self/cgroup").read_text().splitlines()
-    inside = next((line.split(":", 2)[2] for line in membership if line.split(":", 2)[1] == "memory"), None)
-    if inside is None:
-        return
-    own = _V1_MOUNT / inside.lstrip("/")
-    for folder in (own, _V1_MOUNT):  # in a container the mount shows our own cgroup as its root
+    for folder in _v1_folders():
         with suppress(OSError, ValueError, KeyError):
-            words = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            stat = {name: int(number) for name, number in words}
+            stat = _numbers(folder / "memory.stat")
             if stat["hierarchical_memory_limit"] < _UNLIMITED:
                 yield stat["hierarchical_memory_limit"] - stat["total_rss"] - stat.get("total_shmem", 0)
             return
+
+
+def _v1_folders() -> tuple[Path, ...]:
+    """Our own cgroup of v1; in a container the mount shows it as its root."""
+    membership = Path("/proc/self/cgroup").read_text().splitlines()
+    inside = next((line.split(":", 2)[2] for line in membership if line.split(":", 2)[1] == "memory"), None)
+    return () if inside is None else (_V1_MOUNT / inside.lstrip("/"), _V1_MOUNT)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    return {name: int(number) for name, number in (line.split() for line in path.read_text().splitlines())}
