@@ -9,7 +9,7 @@ command -v linux.uml gcc >/dev/null ||
     { apt-get update -q && apt-get install -y -q --no-install-recommends user-mode-linux gcc libc6-dev iproute2; }
 
 # What an ordinary user can read: neither the checkout nor its interpreter need be.
-BED=$(mktemp -d /var/tmp/mcp_exec_bed_XXXXXX)
+BED=$(mktemp -d /opt/mcp_exec_bed_XXXXXX)
 trap 'rm -rf "$BED"' EXIT
 .venv/bin/python -m virtualenv -q -p /usr/bin/python3 "$BED/venv"
 "$BED/venv/bin/python" -m pip install -qq '.[sandbox]' pytest

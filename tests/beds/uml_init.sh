@@ -4,7 +4,7 @@
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-for place in /run /tmp /dev/shm; do
+for place in /run /tmp /var/tmp /dev/shm; do
     mkdir -p "$place"
     mount -t tmpfs -o mode=1777 tmpfs "$place"
 done

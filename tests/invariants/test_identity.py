@@ -251,8 +251,7 @@ print(json.dumps({"uname": list(os.uname()), "hostname": socket.gethostname(),
 def test_a8_the_host_is_named(sandbox: StdioClient, bare: Bare) -> None:
     host = bare.probe(DESCRIBE_HOST)
     seen = sandbox.probe(DESCRIBE_HOST)
-    assert host["cmdline"].strip()
-    assert host["partitions"].strip()
+    assert any(host[name].strip() and not host[name].startswith("errno") for name in ("cmdline", "partitions"))
     assert seen["hostname"] == seen["uname"][1] == "mcp-exec"
     for name in ("cmdline", "kallsyms", "modules", "partitions", "keys"):
         assert not seen[name].strip() or seen[name].startswith("errno"), name

@@ -57,9 +57,12 @@ print("called", function() > 0, flush=True)
 
 def test_a21_system_calls_of_another_architecture_are_made(sandbox: StdioClient, bare: Bare) -> None:
     answer = sandbox.run(INT80)
-    assert (answer.exit_code, answer.stdout) == (128 + 31, "")  # SIGSYS
     control = bare.run(INT80)
     assert control.returncode == 0 or control.returncode == -11, "the host's kernel has IA32 emulation or not"
+    if control.stdout == "called False\n":  # User-Mode Linux makes nothing of the instruction
+        assert (answer.exit_code, answer.stdout) == (0, control.stdout)
+    else:
+        assert (answer.exit_code, answer.stdout) == (128 + 31, "")  # SIGSYS
 
 
 def test_a21_the_x32_table_is_used(sandbox: StdioClient) -> None:
@@ -136,9 +139,11 @@ print(json.dumps(seen))
 """
 
 
-def test_a25_sockets_of_other_families_are_made(sandbox: StdioClient) -> None:
+def test_a25_sockets_of_other_families_are_made(sandbox: StdioClient, bare: Bare) -> None:
     seen = sandbox.probe(ERRNO + SOCKETS)
-    assert seen.pop("allowed") == ["done"] * 6
+    allowed = seen.pop("allowed")
+    assert allowed == bare.probe(ERRNO + SOCKETS)["allowed"]  # not every kernel has IPv6
+    assert allowed[:4] == ["done"] * 4
     assert set(seen.pop("raw")) == {"EPERM"}
     assert set(seen.pop("raw high bits")) <= {"EPERM", "EAFNOSUPPORT"}
     assert {answer for answers in seen.values() for answer in answers} <= {"EAFNOSUPPORT", "EPERM"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.client import Identity, StdioClient
@@ -21,7 +20,7 @@ def mechanism(identity: Identity) -> Mechanism:
     assert expected in (None, "cgroup", "fallback")
     assert expected is None or (expected == "cgroup") == bool(wall["holds"]), wall
     assert bool(wall["holds"]) == bool(found), wall
-    return Mechanism(cgroup=found is not None, base=Path(found[1] if found else "/none"), words=words)
+    return Mechanism(cgroup=found is not None, words=words)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.client import Answer, Identity, StdioClient, to_answer
-from support.limits import MEMORY_MIB, PIDS, SMALL, Mechanism, doctor
+from support.limits import MEMORY_MIB, PIDS, SMALL, Mechanism, base_of, doctor
 
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.limits import LimitFacts, Limits
@@ -28,10 +28,14 @@ EATS = "import time; held = b'x' * (200 << 20); time.sleep(60)"
 
 
 @pytest.fixture(scope="module")
-def base(mechanism: Mechanism) -> Path:
+def base(mechanism: Mechanism, small: StdioClient) -> Path:
     if not mechanism.cgroup:
         pytest.skip("runs have no cgroups on this host; make test-uml shows them")
-    return mechanism.base
+    return base_of(small)
+
+
+def directories_of_runs(base: Path) -> set[Path]:
+    return set(base.glob("mcp-exec-runs-*"))
 
 
 @pytest.fixture
@@ -154,32 +158,35 @@ def test_200_runs_leave_no_leaf(base: Path, small: StdioClient) -> None:
     assert wait_for(lambda: runs(base) == [])
 
 
-def test_a_server_that_ends_takes_its_directory_along(base: Path, identity: Identity) -> None:
-    before = set(base.iterdir())
+def test_a_server_that_ends_takes_its_directory_along(base: Path, identity: Identity, small: StdioClient) -> None:
+    others = directories_of_runs(base)
     with StdioClient(identity, SMALL) as client:
         client.run("print(1)")
-        (own,) = {entry for entry in base.iterdir() if entry not in before and entry.name.startswith("mcp-exec-runs-")}
+        (own,) = directories_of_runs(base_of(client)) - others
     assert not own.exists()
+    assert small.run("print(2)").stdout == "2\n"
 
 
 def test_a_killed_servers_leaves_are_swept_and_a_living_ones_are_not(
     base: Path, identity: Identity, small: StdioClient
 ) -> None:
-    before = {entry.name for entry in base.glob("mcp-exec-runs-*")}
-    assert len(before) == 1  # of `small`
+    others = directories_of_runs(base)
     victim = StdioClient(identity, SMALL)
     victim.start_call("import time; time.sleep(600)", timeout_s=60)
-    (left,) = [entry for entry in base.glob("mcp-exec-runs-*") if entry.name not in before]
+    (left,) = directories_of_runs(base_of(victim)) - others
     assert wait_for(lambda: len(list(left.glob("run-*"))) == 1)
+    (leaf,) = left.glob("run-*")
     victim.process.kill()
     assert victim.close() == -signal.SIGKILL
-    (leaf,) = left.glob("run-*")
-    assert wait_for(lambda: (leaf / "cgroup.procs").read_text() == "")
+    if base_of(victim) == base:
+        assert wait_for(lambda: (leaf / "cgroup.procs").read_text() == "")
+    else:  # systemd removes the whole scope
+        assert wait_for(lambda: not left.exists())
     with StdioClient(identity, SMALL) as client:
         assert not left.exists()
         assert client.run("print(1)").stdout == "1\n"
         assert small.run("print(2)").stdout == "2\n"
-    assert {entry.name for entry in base.glob("mcp-exec-runs-*")} == before
+    assert directories_of_runs(base) == others
 
 
 def test_a_named_cgroup_is_used(folder: Path, identity: Identity) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.client import Identity, StdioClient, to_answer
-from support.limits import Mechanism
+from support.limits import Mechanism, base_of
 
 AROUND_MIB = 320
 _V1 = Path("/sys/fs/cgroup/memory")
@@ -19,10 +19,10 @@ EATS = "held = []\nwhile True: held.append(b'x' * (1 << 20))"
 
 
 @pytest.fixture
-def tight(identity: Identity, mechanism: Mechanism) -> Iterator[Identity]:
-    """The same identity, in a cgroup with a memory limit: one of v2 below the base, or of v1."""
+def tight(identity: Identity, mechanism: Mechanism, small: StdioClient) -> Iterator[Identity]:
+    """The same identity, in a cgroup with a memory limit: one of v2 below the base of another server, or of v1."""
     if mechanism.cgroup:
-        parent, limit = mechanism.base, "memory.max"
+        parent, limit = base_of(small), "memory.max"
         (parent / "cgroup.subtree_control").write_text("+memory +pids +cpu")
     elif os.access(_V1 / "cgroup.procs", os.W_OK):
         parent, limit = _V1, "memory.limit_in_bytes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import json
 import os
@@ -67,6 +68,8 @@ class StdioClient:
             bufsize=0,
             cwd="/",
         )
+        # bufsize=0 is for stdin; what comes would be read byte by byte
+        self._output, self._errors = map(io.BufferedReader, (self.process.stdout, self.process.stderr))
         self._ids = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self.notifications: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -80,8 +83,7 @@ class StdioClient:
             self.notify("notifications/initialized")
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._output:
             self.raw.append(line)
             message = json.loads(line)
             waiting = self._answers.pop(message.get("id"), None)
@@ -90,8 +92,7 @@ class StdioClient:
             waiting.put({"error": {"code": 0, "message": "the server is gone"}})
 
     def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(self.process.stderr)
+        self.log.extend(self._errors)
 
     def send(self, message: Mapping[str, Any]) -> None:
         self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
@@ -153,8 +154,7 @@ class StdioClient:
             raise
         for thread in self._threads:
             thread.join(timeout=10)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
+        for stream in (self._output, self._errors):
             stream.close()
         return status
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.client import ANSWER_S, Identity
+from support.client import ANSWER_S, Identity, StdioClient
 
 SMALL = {"MCP_EXEC_MEMORY": "128m", "MCP_EXEC_PIDS": "48", "MCP_EXEC_CPUS": "0.5", "MCP_EXEC_CONCURRENCY": "2"}
 MEMORY_MIB, PIDS, CPUS = 128, 48, 0.5
@@ -19,7 +20,6 @@ class Mechanism:
     """What holds the limits for this identity on this host."""
 
     cgroup: bool
-    base: Path
     words: str
 
 
@@ -30,3 +30,10 @@ def doctor(identity: Identity, environ: dict[str, str]) -> dict[str, object]:
     )
     report = json.loads(done.stdout)
     return next(wall for wall in report["walls"] if wall["id"] == "I7")
+
+
+def base_of(client: StdioClient) -> Path:
+    """What its log says: under systemd each server may have been given a scope of its own."""
+    found = re.search(r"cgroup v2 below (\S+) ", b"".join(client.log).decode())
+    assert found
+    return Path(found[1])

@@ -62,7 +62,7 @@ def _attempts(place: Place) -> Iterator[Callable[[], Subtree | Absence]]:
     if own != place.mount and (_is_ours(parent) or own.name == SERVER_LEAF):
         yield lambda: claim(parent, "parent of the own cgroup", move_self=False)
     if systemd.is_running() and not place.read_only:
-        yield _ask_systemd
+        yield lambda: _ask_systemd(place)
     elif os.geteuid() == 0 and own != place.mount and _is_host_root(place.mount):
         yield lambda: claim(place.mount, "root of the hierarchy", move_self=False)
     yield lambda: Absence(reason=f"{own} is not delegated to uid {os.geteuid()}", fix=_START_DELEGATED)
@@ -84,6 +84,15 @@ def _attribute(folder: Path, name: str) -> bytes:
         return b""
 
 
+def _has_limits(folder: Path) -> bool:
+    """Of memory or cpu. Of processes systemd sets one on everything."""
+    for name in ("memory.max", "cpu.max"):
+        with suppress(OSError):  # the root has no such files
+            if not (folder / name).read_text().startswith("max"):
+                return True
+    return False
+
+
 def _is_host_root(folder: Path) -> bool:
     """The one cgroup that may have processes and children both: it alone has no cgroup.events."""
     return (folder / "cgroup.procs").exists() and not (folder / "cgroup.events").exists()
@@ -93,12 +102,18 @@ def _is_container(place: Place) -> bool:
     return place.own == place.mount and not _is_host_root(place.own)
 
 
-def _ask_systemd() -> Subtree | Absence:
+def _ask_systemd(place: Place) -> Subtree | Absence:
+    limited = next((folder for folder in place.chain() if _has_limits(folder)), None)
+    if limited is not None and not (place.mount / systemd.manager_cgroup()).is_relative_to(limited):
+        return Absence(
+            reason=f"{limited} has limits, which a scope of systemd's would be outside of",
+            fix="Delegate=yes in the unit that it belongs to",
+        )
     try:
         scope = systemd.enter_scope()
     except OSError as error:
         return Absence(reason=str(error), fix=_START_DELEGATED)
-    place = find_place()
-    if place is None:
+    inside = find_place()
+    if inside is None:
         return Absence(reason=f"the scope {scope} is outside of the cgroup mount seen here", fix=_START_DELEGATED)
-    return claim(place.own, f"systemd's scope {scope}", move_self=True)
+    return claim(inside.own, f"systemd's scope {scope}", move_self=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,13 @@ class Place:
     own: Path
     read_only: bool
 
-    @property
-    def is_namespace_root(self) -> bool:
-        """Whether we stand at the top of what we can see: the host's root, or a container's."""
-        return self.own == self.mount
+    def chain(self) -> Iterator[Path]:
+        """Our own cgroup and those around it, innermost first, as far as they are seen here."""
+        folder = self.own
+        while folder != self.mount:
+            yield folder
+            folder = folder.parent
+        yield folder
 
 
 def find_place() -> Place | None:

@@ -33,17 +33,13 @@ def kills_around(place: Place | None) -> int:
 
 
 def _unified(place: Place) -> Iterator[int]:
-    folder = place.own
-    while True:
+    for folder in place.chain():
         files = UnifiedNode(folder).controller
         with suppress(OSError):  # the root has no such file, nor has a cgroup without the controller
             limit = files.memory_max
             if limit is not None:
                 stat = files.memory_stat
                 yield limit - sum(stat.get(name, 0) for name in _HELD)
-        if folder == place.mount:
-            return
-        folder = folder.parent
 
 
 def _v1() -> Iterator[int]:

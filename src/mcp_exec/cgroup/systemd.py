@@ -20,6 +20,12 @@ def is_running() -> bool:
     return Path("/run/systemd/system").is_dir()
 
 
+def manager_cgroup() -> str:
+    """The cgroup below which the manager that we would ask makes its units, from the root: systemd.special(7)."""
+    uid = os.geteuid()
+    return "system.slice" if uid == 0 else f"user.slice/user-{uid}.slice/user@{uid}.service"
+
+
 def enter_scope() -> str:
     """The name of the scope that we are in now, with all controllers that its manager has. Raises OSError, in words."""
     from jeepney.io.blocking import open_dbus_connection

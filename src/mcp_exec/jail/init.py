@@ -43,6 +43,7 @@ def run_init(
     step = Step()
     try:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # without a handler, pid 1 cannot be signalled from inside
         os.setsid()
         enter.build(spec, step, slot=slot, outer_ids=outer_ids, cgroup=pipes.cgroup)
         step.stage = Stage.LIFELINE
@@ -69,6 +70,7 @@ def _die_with_launcher(lifeline: int) -> None:
 
 
 def _become_payload(spec: JailSpec, pipes: RunPipes, step: Step) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     enter.confine(
         spec, step, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr, kept=(pipes.code, pipes.status)
     )
