@@ -18,13 +18,15 @@ from mcp_exec.limits import LimitFacts, Limits
 
 _PERIOD_S = 0.025
 _RECOUNT_S = 0.25
+_CLAIM_S = 0.25
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watched:
     """One run: what it holds now, whether that ended it, and whether more than its init could be seen."""
 
-    def __init__(self, init: int, kill: Callable[[], None]) -> None:
+    def __init__(self, init: int, kill: Callable[[], None], kills_before: int) -> None:
+        self.kills_before = kills_before
         self.held = 0
         self.seen = False
         self.killed_at: int | None = None
@@ -60,14 +62,15 @@ class Watchdog:
         self._launcher = launcher
         self._kills = kills
         self._kills_seen = kills()
-        self._kills_unclaimed = 0
+        self._unclaimed: list[float] = []  # when they were seen
         self._runs: set[Watched] = set()
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
     def watching(self, init: int, kill: Callable[[], None]) -> Iterator[Watched]:
         """Watch the run of this init; `kill` must end all of it."""
-        run = Watched(init, kill)
+        self._count_kills()
+        run = Watched(init, kill, self._kills_seen)
         self._runs.add(run)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -79,8 +82,8 @@ class Watchdog:
     def facts(self, run: Watched, *, killed: bool) -> LimitFacts:
         """What is known of a run's limits, at its end; killed: by a SIGKILL, whoever sent it."""
         self._count_kills()
-        if killed and run.killed_at is None and self._kills_unclaimed:
-            self._kills_unclaimed -= 1
+        if killed and run.killed_at is None and self._kills_seen > run.kills_before:
+            del self._unclaimed[:1]
             run.killed_at = self._around
         return LimitFacts(memory_limit_bytes=run.killed_at)
 
@@ -117,18 +120,19 @@ class Watchdog:
 
     def _count_kills(self) -> None:
         kills = self._kills()
-        self._kills_unclaimed += kills - self._kills_seen
+        self._unclaimed += [time.monotonic()] * (kills - self._kills_seen)
         self._kills_seen = kills
 
     def _end_whole_runs(self) -> None:
-        """The kernel was faster than we, and ended one process for the limit around us: the rest might wait for it.
+        """The kernel was faster than we, and ended one process for the limit around us: others might wait for it.
 
-        Its run ended with it, and has claimed the kill (`facts`), or is not known: the kernel took the largest.
+        Either its run ended with it, and claims the kill (`facts`); or we end the largest, as the kernel took that.
         """
-        for _ in range(self._kills_unclaimed):
-            self._end_largest()
-        self._kills_unclaimed = 0
         self._count_kills()
+        due = [seen for seen in self._unclaimed if time.monotonic() - seen > _CLAIM_S]
+        for seen in due:
+            self._unclaimed.remove(seen)
+            self._end_largest()
 
 
 def _tree(pid: int) -> Iterator[int]:
