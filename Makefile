@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: install run test lint
+.PHONY: install run test test-uml test-vm lint
 install: $(VENV)/.installed
 
 # libseccomp.so.2 is the one thing that pip cannot bring; Debian has it as libseccomp2.
@@ -21,6 +21,14 @@ run: install
 
 test: install
 	$(BIN)/pytest
+
+# Cgroup v2 and no Landlock, whatever this machine has: docs/testing.md
+test-uml: install
+	tests/beds/uml.sh tests/limits tests/invariants -k 'not absurd_values'
+
+# All that systemd can do for us, in a machine of its own: docs/testing.md
+test-vm: install
+	tests/beds/vm.sh tests/limits/test_cgroup.py tests/limits/test_memory.py tests/limits/test_tight.py -k 'not 200_runs'
 
 lint: install
 	$(BIN)/ruff check src tests examples

@@ -69,6 +69,7 @@ class Config:
     cgroup: str
     policy: str
     log_level: LogLevel
+    unknown: tuple[str, ...]  # variables that look like ours and mean nothing: misspelt, or of another version
 
     @property
     def threads(self) -> int:
@@ -102,6 +103,7 @@ def load_config(environ: Mapping[str, str]) -> Config:
         cgroup=reader.cgroup("CGROUP"),
         policy=reader.text("POLICY", "default"),
         log_level=reader.choice("LOG_LEVEL", LogLevel, LogLevel.INFO),
+        unknown=reader.unknown(),
     )
     if config.default_timeout_s > config.max_timeout_s:
         raise _refusal(
@@ -119,12 +121,22 @@ def _refusal(name: str, value: str, accepted: str) -> ConfigError:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     environ: Mapping[str, str]
+    asked: set[str] = field(default_factory=set)
+
+    def get(self, name: str) -> str | None:
+        self.asked.add(name)
+        return self.environ.get(f"MCP_EXEC_{name}")
+
+    def unknown(self) -> tuple[str, ...]:
+        ours = {name.removeprefix("MCP_EXEC_") for name in self.environ if name.startswith("MCP_EXEC_")}
+        return tuple(f"MCP_EXEC_{name}" for name in sorted(ours - self.asked))
 
     def text(self, name: str, default: str) -> str:
-        return self.environ.get(f"MCP_EXEC_{name}", default)
+        text = self.get(name)
+        return default if text is None else text
 
     def _number(self, name: str, default: _T, parse: Callable[[str], _T], ok: Callable[[_T], bool], words: str) -> _T:
-        text = self.environ.get(f"MCP_EXEC_{name}", "").strip()
+        text = (self.get(name) or "").strip()
         if not text:
             return default
         try:
@@ -154,7 +166,7 @@ class _Reader:
         return self._number(name, "auto", str, lambda v: v in ("auto", "off") or v.startswith("/"), words)
 
     def names(self, name: str, default: tuple[str, ...], accepted: tuple[str, ...] = ()) -> tuple[str, ...]:
-        text = self.environ.get(f"MCP_EXEC_{name}")
+        text = self.get(name)
         if text is None:
             return default
         found = tuple(part.strip() for part in text.split(",") if part.strip())

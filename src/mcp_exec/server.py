@@ -55,6 +55,8 @@ async def _serve(config: Config) -> None:
 
 def _log_start(config: Config, runner: Runner, report: Report) -> None:
     log = get_logger()
+    for name in config.unknown:
+        log.warning("a variable that means nothing here: is it misspelt?", name=name)
     asked, given = config.memory_bytes >> 20, runner.bounds.limits.memory_bytes >> 20
     if given < asked:
         log.warning("memory limit lowered: the cgroups around the server leave no more", asked_mib=asked, mib=given)

@@ -38,7 +38,7 @@ mke2fs -q -t ext4 -d "$ROOT" "$BED/disk.img" 4G
 status=0
 timeout -k 10 "$VM_TIMEOUT_S" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 3072 -nographic -no-reboot \
     -kernel "$ROOT"/boot/vmlinuz-* -initrd "$ROOT"/boot/initrd.img-* -drive file="$BED/disk.img",if=virtio,format=raw \
-    -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 panic=-1" -nic none -monitor none \
+    -append "root=/dev/vda rw console=ttyS0 quiet loglevel=1 systemd.show_status=0 panic=-1" -nic none -monitor none \
     -serial stdio -serial file:"$BED/status" </dev/null || status=$?
 [ "$status" = 0 ] || echo "qemu ended with $status"
 

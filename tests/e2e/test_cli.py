@@ -212,6 +212,21 @@ def test_the_wheel_works_in_an_empty_virtualenv(installed: Path, user_identity: 
     assert command("--version", identity=user_identity).stdout.startswith("mcp-exec")
 
 
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_wheel_serves_on_every_python(version: str, wheel: Path, tmp_path: Path) -> None:
+    python = find_python(version)
+    if python is None:
+        skip_or_fail(f"python{version} is not on this machine")
+    subprocess.run([python, "-m", "venv", str(tmp_path)], check=True)
+    subprocess.run([str(tmp_path / "bin/python"), "-m", "pip", "install", "-q", str(wheel)], check=True)
+    identity = Identity(name="self", command=(str(tmp_path / "bin/mcp-exec"),), python=str(tmp_path / "bin/python"))
+    done = command("run", "-c", "import sys; print(*sys.version_info[:2], sep='.')", identity=identity)
+    assert (done.returncode, done.stdout) == (0, f"{version}\n"), done.stderr
+    with StdioClient(identity, {"MCP_EXEC_MEMROY": "64m"}) as client:
+        assert client.run("import json; print(json.dumps({'a': input()}))", stdin="b").stdout == '{"a": "b"}\n'
+    assert b"MCP_EXEC_MEMROY" in b"".join(client.log)
+
+
 def test_policies_are_shown_with_their_reasons(tmp_path: Path) -> None:
     shown = json.loads(command("policy", "show").stdout)
     assert all(entry["comment"] for entry in shown["syscalls"])

@@ -306,6 +306,24 @@ print(json.dumps([sorted(globals()), modules, [p for p in sys.path if "mcp_exec"
     assert modules == paths == []
 
 
+def test_nothing_tells_how_the_launcher_was_started(sandbox: StdioClient) -> None:
+    code = """
+import json, os, platform, site, sys
+import matplotlib, matplotlib.style
+def words(path): return open(path).read().split("\\0")[:-1]
+print(json.dumps({
+    "argv": sys.orig_argv[1:] == ["main.py"] and sys.orig_argv[0] == sys.executable,
+    "cmdline": words("/proc/self/cmdline") == sys.orig_argv == words("/proc/1/cmdline"),
+    "environ": sorted(word.split("=")[0] for word in words("/proc/self/environ")), "node": platform.node(),
+    "places": [site.getuserbase(), site.getusersitepackages(), matplotlib.get_configdir(), matplotlib.get_cachedir(), os.path.expanduser("~")],
+}))
+"""
+    seen = sandbox.probe(code)
+    assert (seen["argv"], seen["cmdline"], seen["node"]) == (True, True, "mcp-exec")
+    assert set(seen["environ"]) <= {"LANG", "PYTHON_CPU_COUNT"}
+    assert {place.split("/")[1] for place in seen["places"]} <= {"workspace", "tmp"}
+
+
 def test_c20_random_numbers_differ_between_runs(sandbox: StdioClient) -> None:
     code = "import json, random, secrets, uuid, numpy, os\nprint(json.dumps([random.random(), float(numpy.random.rand()), float(numpy.random.default_rng().random()), str(uuid.uuid4()), secrets.token_hex(), os.urandom(4).hex(), __import__('tempfile').mktemp()]))"
     seen = [sandbox.probe(code) for _ in range(4)]

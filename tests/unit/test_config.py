@@ -68,13 +68,19 @@ def test_any_value_is_taken_or_refused_by_name(name: str, value: str) -> None:
         assert "\n" not in str(error)
 
 
+def test_a_variable_that_means_nothing_is_told() -> None:
+    config = load_config({"MCP_EXEC_MEMROY": "64m", "MCP_EXEC_PIDS": "9", "PATH": "/bin", "MCP_EXEC_": "1"})
+    assert config.unknown == ("MCP_EXEC_", "MCP_EXEC_MEMROY")
+    assert load_config({f"MCP_EXEC_{name.upper()}": "" for name in ("pids", "cgroup", "addr", "warm")}).unknown == ()
+
+
 def test_the_token_is_not_shown() -> None:
     assert "hidden" not in repr(load_config({"MCP_EXEC_AUTH_TOKEN": "hidden"}))
 
 
 def test_the_readme_names_every_variable_that_has_an_effect() -> None:
     readme = README.read_text()
-    later = {"ADDR", "AUTH_TOKEN", "WARM"}
+    later = {"ADDR", "AUTH_TOKEN", "WARM", "UNKNOWN"}
     renamed = {"memory_bytes": "MEMORY", "workspace_bytes": "WORKSPACE"}
     variables = {renamed.get(name, name.upper()) for name in NAMES} - later
     assert {name for name in variables if f"MCP_EXEC_{name}" not in readme} == set()
