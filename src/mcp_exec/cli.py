@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mcp_exec import __version__
-from mcp_exec.config import load_config
+from mcp_exec.config import Transport, load_config
 from mcp_exec.errors import ConfigError, InvalidInput, McpExecError
 from mcp_exec.kernel import kernel_release
 
@@ -79,6 +79,21 @@ def doctor(as_json: bool) -> None:
     from mcp_exec.doctor import run_doctor
 
     raise SystemExit(run_doctor(load_config(os.environ), as_json=as_json))
+
+
+@cli.command()
+@click.option("--live", is_flag=True, help="Ask whether the process answers at all, draining or not.")
+def healthcheck(live: bool) -> None:
+    """Ask the server that this same environment configures whether it is ready; exit status 0 or 1."""
+    from mcp_exec.http.healthcheck import ask
+
+    config = load_config(os.environ)
+    if config.transport is Transport.STDIO:
+        raise ConfigError(
+            "MCP_EXEC_TRANSPORT='stdio' has no health check: its client owns the process; use http or sse"
+        )
+    ask(config, "/healthz" if live else "/readyz")
+    click.echo("ok")
 
 
 @cli.group()

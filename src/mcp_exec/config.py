@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from mcp_exec.address import Address, parse_address
 from mcp_exec.errors import ConfigError
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
@@ -49,7 +50,11 @@ class Config:
     """Defaults and meanings are those of the README's table; sizes in bytes, times in seconds."""
 
     transport: Transport
-    addr: str
+    addr: Address
+    stateless: bool
+    allowed_hosts: frozenset[str]
+    allowed_origins: frozenset[str]
+    drain_s: int
     default_timeout_s: int
     max_timeout_s: int
     max_output_bytes: int
@@ -83,13 +88,17 @@ def load_config(environ: Mapping[str, str]) -> Config:
     cpus = os.cpu_count() or 1
     config = Config(
         transport=reader.choice("TRANSPORT", Transport, Transport.STDIO),
-        addr=reader.text("ADDR", ":8080"),
+        addr=reader.address("ADDR", ":8080"),
+        stateless=reader.flag("STATELESS"),
+        allowed_hosts=reader.words("ALLOWED_HOSTS", _is_host, "hosts as in a Host header, without a scheme"),
+        allowed_origins=reader.words("ALLOWED_ORIGINS", _is_origin, "origins such as https://app.example.org"),
+        drain_s=reader.integer("DRAIN_S", 30, 0, 86400),
         default_timeout_s=reader.integer("DEFAULT_TIMEOUT_S", 30, 1, 86400),
         max_timeout_s=reader.integer("MAX_TIMEOUT_S", 300, 1, 86400),
         max_output_bytes=reader.size("MAX_OUTPUT_BYTES", _MIB, _KIB, 64 * _MIB),
         max_stdin_bytes=reader.size("MAX_STDIN_BYTES", _MIB, 0, 64 * _MIB),
         python=_find_python(reader.text("PYTHON", "python3")),
-        auth_token=reader.text("AUTH_TOKEN", ""),
+        auth_token=reader.secret("AUTH_TOKEN"),
         memory_bytes=reader.size("MEMORY", 512 * _MIB, 64 * _MIB, 1024 * _GIB),
         pids=reader.integer("PIDS", 128, 8, 32768),
         cpus=reader.real("CPUS", 1.0, 0.05, 1024.0),
@@ -141,7 +150,7 @@ class _Reader:
             return default
         try:
             value = parse(text)
-        except ValueError:
+        except (ValueError, KeyError):
             raise _refusal(name, text, words) from None
         if not ok(value):
             raise _refusal(name, text, words)
@@ -156,6 +165,30 @@ class _Reader:
     def size(self, name: str, default: int, low: int, high: int) -> int:
         words = f"bytes, or a number with k, m or g, from {low} to {high} bytes"
         return self._number(name, default, _parse_size, lambda v: low <= v <= high, words)
+
+    def address(self, name: str, default: str) -> Address:
+        words = "host:port, :port for every interface, [IPv6 address]:port"
+        return self._number(name, parse_address(default), parse_address, lambda _: True, words)
+
+    def flag(self, name: str) -> bool:
+        return self._number(name, False, lambda text: _FLAGS[text.lower()], lambda _: True, "true or false")
+
+    def words(self, name: str, ok: Callable[[str], bool], meaning: str) -> frozenset[str]:
+        found = [part.strip().lower() for part in self.text(name, "").split(",")]
+        return self._number(
+            name,
+            frozenset(),
+            lambda _: frozenset(filter(None, found)),
+            lambda v: all(map(ok, v)),
+            f"a list of {meaning}",
+        )
+
+    def secret(self, name: str) -> str:
+        """Never quoted. A header cannot carry what is refused here, so that no request would match."""
+        text = self.text(name, "")
+        if text != text.strip() or not text.isprintable():
+            raise ConfigError(f"MCP_EXEC_{name} cannot be used: accepted is text without white space at its ends")
+        return text
 
     def choice(self, name: str, kind: type[_E], default: _E) -> _E:
         words = ", ".join(str(member.value) for member in kind)
@@ -178,6 +211,16 @@ class _Reader:
 
 
 _E = TypeVar("_E", bound=enum.Enum)
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _is_host(text: str) -> bool:
+    return not any(character in text for character in "/@ *")
+
+
+def _is_origin(text: str) -> bool:
+    scheme, _, authority = text.partition("://")
+    return text == "null" or (scheme.isalpha() and bool(authority) and _is_host(authority))
 
 
 def _parse_size(text: str) -> int:

@@ -25,3 +25,7 @@ class CannotJail(McpExecError):
 
 class LauncherDied(McpExecError):
     """The launcher ended during the call (killed, out of memory). The next call gets a new one."""
+
+
+class Unhealthy(McpExecError):
+    """A server did not answer a probe, or answered that it is not ready."""

@@ -20,9 +20,13 @@ class ExecRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run cost. None where this host cannot say. Goes to `_meta`, never to the six fields."""
+    """What a run cost. None where this host cannot say. Goes to `_meta`, never to the six fields.
+
+    ended_by: the limit that ended the run or that it ran into: time, memory, pids; empty where none did.
+    """
 
     jail: str
+    ended_by: str = ""
     peak_memory_bytes: int | None = None
     cpu_time_ms: int | None = None
 

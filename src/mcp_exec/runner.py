@@ -23,6 +23,8 @@ from mcp_exec.outcome import join
 from mcp_exec.output import Output
 from mcp_exec.policy import make_spec
 
+_SHUTTING_DOWN = "the server is shutting down; call again, another instance or its successor will answer"
+
 
 class Runner:
     """Runs at most `concurrency` programs at once, lets `queue` more wait, refuses the rest."""
@@ -36,6 +38,7 @@ class Runner:
         self._free = asyncio.Semaphore(config.concurrency)
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
 
     async def __aenter__(self) -> Self:
         """Start the launcher. Raises ConfigError where the interpreter, a policy or a cgroup cannot be used."""
@@ -49,9 +52,7 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         """Kill every run, then the launcher; returns when nothing of ours is left."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_runs()
         if self._launcher is not None:
             self._launcher.close()
         self.bounds.close()
@@ -77,12 +78,41 @@ class Runner:
             raise LauncherDied("the launcher has not started")
         return self._launcher.pid
 
+    @property
+    def draining(self) -> bool:
+        """Whether new runs are refused because the server is about to end."""
+        return self._draining
+
+    @property
+    def running(self) -> int:
+        """Runs at work, and those whose jail is being taken apart."""
+        return self._config.concurrency - len(self._slots)
+
+    @property
+    def waiting(self) -> int:
+        """Runs in the queue."""
+        return len(self._tasks) - self.running
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new runs, let those at work and in the queue end; kill what is left after so many seconds."""
+        self._draining = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        await self._stop_runs()
+
+    async def _stop_runs(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def run(self, request: ExecRequest, output: Output | None = None) -> ExecResult:
         """Run one program; `output` may be watched meanwhile. Raises Busy, CannotJail or LauncherDied.
 
         Cancelling it kills the run. The run has a task of its own, so that its reaping is not cut short by a caller
         that is cancelled again and again, as anyio's scopes do.
         """
+        if self._draining:
+            raise Busy(_SHUTTING_DOWN)
         if len(self._tasks) >= self._config.concurrency + self._config.queue:
             raise Busy(
                 f"{self._config.concurrency} runs and a queue of {self._config.queue} are taken; try again later"
@@ -102,7 +132,7 @@ class Runner:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if not reply.done():
-            reply.set_exception(error or Busy("the server is shutting down"))
+            reply.set_exception(error or Busy(_SHUTTING_DOWN))
 
     async def _run(self, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]) -> None:
         """The reply is given when the result is known; the slot is free only when everybody in the jail is dead."""

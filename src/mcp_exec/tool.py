@@ -1,23 +1,28 @@
-"""[server] The tool's schemas <-> ExecRequest and ExecResult. The schemas are written out: they are the contract."""
+"""[server] The tool's schemas -> ExecRequest. The schemas are written out: they are the contract."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 
 from mcp_exec.config import Config
 from mcp_exec.errors import InvalidInput
-from mcp_exec.model import ExecRequest, ExecResult, SandboxFacts
+from mcp_exec.model import ExecRequest, SandboxFacts
 
 MAX_CODE_BYTES = 8 << 20
-_MAX_TEXT_CHARS = 100_000
 _MAX_LIBRARIES_CHARS = 500
 _WELL_KNOWN = frozenset({"numpy", "pandas", "matplotlib", "pillow", "pyyaml", "jinja2", "scipy", "sympy", "requests"})
 #: Cline adds this key to every call
 _IGNORED = "task_progress"
+#: JSON may need six bytes for one of a caller's (\u0000), and the envelope some more
+_JSON_EXPANSION, _ENVELOPE_BYTES = 6, 65536
+
+
+def max_request_bytes(config: Config) -> int:
+    """How long a message may be that holds the longest code and the longest stdin."""
+    return _JSON_EXPANSION * (MAX_CODE_BYTES + config.max_stdin_bytes) + _ENVELOPE_BYTES
 
 
 def input_schema(config: Config) -> dict[str, Any]:
@@ -142,29 +147,3 @@ def _timeout(value: object, config: Config) -> int:
 def tool_error(message: str) -> types.CallToolResult:
     """A refusal that the model can read; a protocol error would hide it."""
     return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
-
-
-def to_call_result(result: ExecResult) -> types.CallToolResult:
-    """Structured content is the six fields; the text block is their JSON, shortened where it is long."""
-    fields = result.structured()
-    text = json.dumps(fields)
-    if len(text) > _MAX_TEXT_CHARS:
-        text = json.dumps({key: _shorten(value) if isinstance(value, str) else value for key, value in fields.items()})
-    meta = {
-        "mcp-exec/jail": result.usage.jail,
-        "mcp-exec/peak_memory_bytes": result.usage.peak_memory_bytes,
-        "mcp-exec/cpu_time_ms": result.usage.cpu_time_ms,
-    }
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=cast("dict[str, Any]", fields),
-        _meta=meta,
-    )
-
-
-def _shorten(text: str) -> str:
-    keep = _MAX_TEXT_CHARS // 8
-    if len(text) <= 2 * keep:
-        return text
-    gap = f"\n[... {len(text) - 2 * keep} characters left out; whole in structuredContent ...]\n"
-    return text[:keep] + gap + text[-keep:]

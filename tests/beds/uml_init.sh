@@ -20,7 +20,7 @@ run_bed() {
     echo "=== $name: Linux $(uname -r)"
     "$@" env -i PATH="$venv/bin:$PATH" HOME=/tmp LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 MCP_EXEC_MUST_JAIL=1 \
         MCP_EXEC_BED="$name" MCP_EXEC_IDENTITIES="$identity" MCP_EXEC_EXPECT=cgroup \
-        "$venv/bin/python" -m pytest -p no:cacheprovider -v "${TESTS[@]}" 2>&1 | tee "$BED/$name.out"
+        "$venv/bin/python" -m pytest -p no:cacheprovider -v --durations=60 "${TESTS[@]}" 2>&1 | tee "$BED/$name.out"
     echo "${PIPESTATUS[0]}" >"$BED/$name.status"
 }
 

@@ -30,7 +30,7 @@ NEVER_INSIDE = {
 }
 SHARED_IN_JAIL = {"mcp_exec.jail.spec", "mcp_exec.jail.stage", "mcp_exec.jail.syscalls"}
 MECHANISMS = {"namespaces", "mounts", "descriptors", "privileges", "rlimits", "landlock", "seccomp", "share"}
-LEAVES = {"model.py", "errors.py", "config.py", "kernel.py", "limits.py"}
+LEAVES = {"model.py", "errors.py", "address.py", "config.py", "kernel.py", "limits.py"}
 
 
 def imports_of(name: str) -> set[str]:
@@ -78,7 +78,7 @@ def test_mechanisms_do_not_import_each_other(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LEAVES))
 def test_leaves_import_leaves(name: str) -> None:
     ours = {module for module in imports_of(name) if module.startswith("mcp_exec")}
-    assert ours <= {"mcp_exec.errors", "mcp_exec.model", "mcp_exec.config"}
+    assert ours <= {"mcp_exec.errors", "mcp_exec.model", "mcp_exec.address", "mcp_exec.config"}
 
 
 def test_ctypes_is_in_one_file() -> None:

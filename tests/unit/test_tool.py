@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_exec.answer import to_call_result
 from mcp_exec.config import load_config
 from mcp_exec.errors import InvalidInput
 from mcp_exec.model import ExecResult, SandboxFacts, Usage
-from mcp_exec.tool import describe, parse_arguments, to_call_result
+from mcp_exec.tool import describe, parse_arguments
 
 CONFIG = load_config({})
 JSON = st.recursive(
@@ -64,3 +65,28 @@ def test_long_text_is_shortened_and_the_fields_stay_whole() -> None:
     assert len(answer.content[0].text) < 110_000  # type: ignore[union-attr]
     assert json.loads(answer.content[0].text)["stderr"] == "e"  # type: ignore[union-attr]
     assert answer.structured_content == result.structured()
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["\0", "é", '"', "\\", "x\n"]).map(
+    lambda one: one * 3000
+)
+
+
+@given(TEXT, TEXT, st.booleans(), st.integers(5000, 40_000))
+def test_an_answer_fits_and_is_said_to_be_cut(stdout: str, stderr: str, killed: bool, most: int) -> None:
+    last = "\nmcp-exec: the memory limit of 64 MiB ended the run\n" if killed else ""
+    result = ExecResult(
+        stdout=stdout,
+        stderr=stderr + last,
+        exit_code=0,
+        duration_ms=1,
+        truncated=False,
+        timed_out=False,
+        usage=Usage(jail="namespaces"),
+    )
+    answer = to_call_result(result, most)
+    assert len(answer.model_dump_json(by_alias=True).encode()) <= most
+    fields: dict[str, Any] = answer.structured_content or {}
+    assert fields["stderr"].endswith(last)
+    assert stdout.startswith(fields["stdout"])
+    assert fields["truncated"] == (fields != result.structured())
