@@ -9,17 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.beds import skip_or_fail
 from support.client import ROOT, Bare, Identity, StdioClient, own_identity
 
 ORDINARY_ID = 61234
 DEBIAN_PYTHON = "/usr/bin/python3"
-
-
-def skip_or_fail(reason: str) -> None:
-    """A wall that this machine cannot show is a failure where MCP_EXEC_MUST_JAIL is set."""
-    if os.environ.get("MCP_EXEC_MUST_JAIL") == "1":
-        pytest.fail(f"MCP_EXEC_MUST_JAIL=1 and {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

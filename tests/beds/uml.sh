@@ -1,8 +1,8 @@
 #!/bin/bash
-# uml.sh PYTEST-ARGUMENT...: run tests under User-Mode Linux, as root and as an ordinary user, in one boot.
+# uml.sh PYTEST-ARGUMENT...: run tests under User-Mode Linux, as root and as an ordinary user, in a guest each.
 # A kernel of 2022 with cgroup v2 and without Landlock, on this machine's file system. Needs root and `make install`.
 set -eu
-: "${UML_TIMEOUT_S:=1200}"
+: "${UML_TIMEOUT_S:=1800}"
 CHECKOUT=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$CHECKOUT"
 command -v linux.uml gcc >/dev/null ||
@@ -18,11 +18,17 @@ printf '%s\n' "$@" >"$BED/selection"
 chmod -R a+rX "$BED"
 gcc -O2 -Wall -shared -fPIC -o "$BED/xstate.so" tests/beds/uml_xstate.c
 
-LD_PRELOAD="$BED/xstate.so" timeout -k 10 "$UML_TIMEOUT_S" linux.uml mem=2048M rootfstype=hostfs rootflags=/ rw \
-    con=null con0=null,fd:1 quiet init="$CHECKOUT/tests/beds/uml_init.sh" BED="$BED" CHECKOUT="$CHECKOUT" </dev/null ||
-    echo "linux.uml ended with $?"
+# A guest has one processor and the test-suite's two identities need not share it.
+boot() {
+    LD_PRELOAD="$BED/xstate.so" timeout -k 10 "$UML_TIMEOUT_S" linux.uml mem=2048M rootfstype=hostfs rootflags=/ rw \
+        con=null con0=null,fd:1 quiet init="$CHECKOUT/tests/beds/uml_init.sh" \
+        IDENTITY="$1" BED="$BED" CHECKOUT="$CHECKOUT" </dev/null || echo "linux.uml ended with $?"
+}
+boot root &
+boot user
+wait
 
-# Neither the guest's nor its kernel's exit status reaches us; a bed that did not say that it passed has failed.
+# Neither a guest's nor its kernel's exit status reaches us; a bed that did not say that it passed has failed.
 failed=0
 for name in uml-root uml-user; do
     status=$(cat "$BED/$name.status" 2>/dev/null || echo none)

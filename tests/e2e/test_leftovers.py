@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from support.client import StdioClient
+from support.processes import children_of, launcher_of
 
 
 def rss_kib(pid: int) -> int:
@@ -18,15 +18,14 @@ def rss_kib(pid: int) -> int:
 
 def snapshot(client: StdioClient) -> dict[str, Any]:
     pid = client.process.pid
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        (launcher,) = map(int, children.read().split())
+    launcher = launcher_of(pid)
     with open("/proc/self/mountinfo") as mounts:
         mount_count = sum(1 for _ in mounts)
     return {
         "descriptors": sorted(os.listdir(f"/proc/{pid}/fd")),
         "launcher": launcher,
         "launcher's descriptors": sorted(os.listdir(f"/proc/{launcher}/fd")),
-        "children": Path(f"/proc/{launcher}/task/{launcher}/children").read_text(),
+        "children": children_of(launcher),
         "mounts": mount_count,
         "tmp": sorted(name for name in os.listdir("/tmp") if "pytest" not in name),
         "shm": sorted(os.listdir("/dev/shm")),
@@ -38,6 +37,18 @@ def settled(client: StdioClient, expected: dict[str, Any]) -> dict[str, Any]:
     while (found := snapshot(client)) != expected and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
+
+
+def at_rest(client: StdioClient) -> dict[str, Any]:
+    """A snapshot after which nothing is still being taken apart."""
+    deadline = time.monotonic() + 10
+    found = snapshot(client)
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        before, found = found, snapshot(client)
+        if before == found and not found["children"]:
+            return found
+    raise AssertionError(f"no rest: {found}")
 
 
 MIXED = [
@@ -55,7 +66,7 @@ def test_the_host_is_as_before(root_identity: Any) -> None:
     with StdioClient(root_identity, {"MCP_EXEC_CONCURRENCY": "16"}) as client:
         for code in MIXED * 2:
             client.run(code)
-        before = settled(client, snapshot(client))
+        before = at_rest(client)
         memory = {
             name: rss_kib(pid) for name, pid in (("server", client.process.pid), ("launcher", before["launcher"]))
         }

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.client import ROOT, Bare, ProtocolError, StdioClient, ToolError, own_identity
+from support.processes import children_of, descendants_of
 
 
 @pytest.fixture
@@ -27,26 +28,6 @@ def wait_until(condition: Any, seconds: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.02)
-
-
-def children_of(pid: int) -> set[int]:
-    found = set()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as stat:
-                if int(stat.read().rpartition(")")[2].split()[1]) == pid:
-                    found.add(int(name))
-        except OSError:
-            continue
-    return found
-
-
-def descendants_of(pid: int) -> set[int]:
-    found, layer = set(), {pid}
-    while layer:
-        layer = {child for parent in layer for child in children_of(parent)}
-        found |= layer
-    return found
 
 
 def alive(pids: set[int]) -> set[int]:

@@ -9,11 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.client import Identity, ToolError
 from support.http import TOKEN, HttpServer, messages_of, open_call, session_header, wait_until
+from support.processes import children_of, launcher_of
 from support.sse import SseClient
 
 SLEEP = "import time; time.sleep(120)"
@@ -23,9 +23,7 @@ ENDED_S = 2.0  # 1 s is promised; the rest is for a machine that does other thin
 
 def runs(server: HttpServer) -> int:
     """Jails at work below the launcher, as the host sees them."""
-    pid = server.process.pid
-    (launcher,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return len(Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())
+    return len(children_of(launcher_of(server.process.pid)))
 
 
 @pytest.fixture
@@ -168,8 +166,7 @@ def test_what_takes_longer_than_the_drain_is_told_so(root_identity: Identity) ->
 def test_a_second_signal_ends_everything_at_once(root_identity: Identity, number: signal.Signals) -> None:
     with drained() as server, open_call(server, SLEEP, server.session()):
         wait_until(lambda: runs(server) == 1)
-        pid = server.process.pid
-        (launcher,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        launcher = launcher_of(server.process.pid)
         server.process.send_signal(number)
         wait_until(lambda: server.ask("GET", "/readyz")[0] == 503)
         server.process.send_signal(number)

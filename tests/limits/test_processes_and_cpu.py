@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 from support.client import Bare, Identity, StdioClient
 from support.limits import CPUS, PIDS, Mechanism
+from support.processes import descendants_of
 
 BLAMED = f"mcp-exec: the limit of {PIDS} processes and threads was reached\n"
 FORKS = """
@@ -53,20 +53,12 @@ os._exit(3)
 CONTROL_LIMIT = 500
 
 
-def descendants(pid: int) -> set[int]:
-    found = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
-
-
 def settles(client: StdioClient) -> bool:
     """Whether only the launcher remains."""
     deadline = time.monotonic() + 10
-    while len(descendants(client.process.pid)) > 1 and time.monotonic() < deadline:
+    while len(descendants_of(client.process.pid)) > 1 and time.monotonic() < deadline:
         time.sleep(0.02)
-    return len(descendants(client.process.pid)) == 1
+    return len(descendants_of(client.process.pid)) == 1
 
 
 @pytest.mark.parametrize("program", [FORKS, THREADS, SPAWNS], ids=["fork", "thread", "posix_spawn"])
