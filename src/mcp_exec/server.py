@@ -54,13 +54,18 @@ def _log_start(config: Config, runner: Runner, report: Report) -> None:
 
 
 async def _serve_stdio(config: Config, runner: Runner, report: Report) -> None:
+    from anyio import BrokenResourceError
+
     from mcp_exec.session import build_server
     from mcp_exec.tool import max_request_bytes
     from mcp_exec.transports import open_stdio
 
     server = build_server(config, runner, report.facts)
-    async with open_stdio(max_request_bytes(config)) as (reader, writer):
-        await server.run(reader, writer, server.create_initialization_options())
+    try:
+        async with open_stdio(max_request_bytes(config)) as (reader, writer):
+            await server.run(reader, writer, server.create_initialization_options())
+    except* BrokenResourceError:
+        pass  # a signal ended the session while a task of the SDK's was handing it a message
 
 
 async def _serve_http(config: Config, runner: Runner, report: Report) -> None:
