@@ -5,7 +5,8 @@ set -eu
 : "${UML_TIMEOUT_S:=1800}"
 CHECKOUT=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$CHECKOUT"
-command -v linux.uml gcc >/dev/null ||
+# of several names, `command -v` is content with one
+{ command -v linux.uml && command -v gcc; } >/dev/null ||
     { apt-get update -q && apt-get install -y -q --no-install-recommends user-mode-linux gcc libc6-dev iproute2; }
 
 # What an ordinary user can read: neither the checkout nor its interpreter need be.

@@ -5,7 +5,8 @@ set -eu
 : "${VM_TIMEOUT_S:=5400}"
 CHECKOUT=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$CHECKOUT"
-command -v qemu-system-x86_64 mmdebstrap mke2fs >/dev/null ||
+# of several names, `command -v` is content with one
+{ command -v qemu-system-x86_64 && command -v mmdebstrap && command -v mke2fs; } >/dev/null ||
     { apt-get update -q && apt-get install -y -q --no-install-recommends qemu-system-x86 mmdebstrap e2fsprogs; }
 
 BED=$(mktemp -d /var/tmp/mcp_exec_bed_XXXXXX)

@@ -8,25 +8,8 @@ from typing import Any
 
 import pytest
 from support.client import INITIALIZE, ROOT, StdioClient, ToolError, own_identity
-from support.http import HttpServer, session_header
+from support.http import HttpServer, modern, modern_headers, session_header
 from support.sse import SseClient
-
-MODERN = "2026-07-28"
-
-
-def modern_headers(method: str, name: str = "") -> dict[str, str]:
-    named = {"Mcp-Name": name} if name else {}
-    return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **named}
-
-
-def modern(params: dict[str, Any]) -> dict[str, Any]:
-    prefix = "io.modelcontextprotocol"
-    meta = {
-        f"{prefix}/protocolVersion": MODERN,
-        f"{prefix}/clientInfo": {"name": "tests", "version": "1"},
-        f"{prefix}/clientCapabilities": {},
-    }
-    return {**params, "_meta": {**meta, **params.get("_meta", {})}}
 
 
 def call(code: str, **arguments: Any) -> dict[str, Any]:

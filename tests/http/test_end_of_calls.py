@@ -9,6 +9,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 
 import pytest
 from support.client import Identity, ToolError
@@ -140,6 +142,30 @@ def test_sigterm_lets_runs_end_and_refuses_new_ones(root_identity: Identity) -> 
             (message,) = messages_of(connection.getresponse().read())
             assert message["result"]["structuredContent"]["stdout"] == "whole\n"
         assert server.process.wait(10) == 0
+
+
+def test_at_the_end_no_answer_is_empty(root_identity: Identity) -> None:
+    with drained({"MCP_EXEC_STATELESS": "true"}) as server, ThreadPoolExecutor(8) as pool:
+        clients = [pool.submit(statuses_until_the_end, server) for _ in range(8)]
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        statuses = [status for client in clients for status in client.result(timeout=60)]
+        assert set(statuses) <= {200, 503}
+        assert statuses.count(200) > 8
+        assert server.process.wait(10) == 0
+
+
+def statuses_until_the_end(server: HttpServer) -> list[int]:
+    """Of calls one after another; an answer of 200 must be whole."""
+    params = {"name": "exec", "arguments": {"code": "print(1)"}}
+    statuses = []
+    while True:
+        try:
+            status, _, messages = server.post({"id": 1, "method": "tools/call", "params": params})
+        except (OSError, HTTPException):
+            return statuses
+        statuses.append(status)
+        assert messages or status == 503
 
 
 def test_over_sse_too(root_identity: Identity) -> None:

@@ -18,43 +18,15 @@ from support.client import ANSWER_S, INITIALIZE, Answer, Identity, own_identity,
 
 TOKEN = "token-of-the-tests"
 ACCEPT = "application/json, text/event-stream"
+MODERN = "2026-07-28"
 
 
-class HttpServer:
-    """One server on a port that the kernel chose; its log is read meanwhile."""
+class Endpoint:
+    """Raw requests to a server or to a proxy before one."""
 
-    def __init__(
-        self, environ: Mapping[str, str] | None = None, *, transport: str = "http", identity: Identity | None = None
-    ) -> None:
-        self.identity = identity or own_identity()
-        self.environ = {
-            "PATH": os.environ.get("PATH", ""),
-            "MCP_EXEC_TRANSPORT": transport,
-            "MCP_EXEC_ADDR": "127.0.0.1:0",
-            "MCP_EXEC_CONCURRENCY": "4",
-            **(environ or {}),
-        }
-        self.token = self.environ.get("MCP_EXEC_AUTH_TOKEN", "")
-        self.log: list[str] = []
-        self._listening = threading.Event()
-        self.port = 0
-        self.process = self.identity.popen(
-            self.identity.command, self.environ, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/"
-        )
-        self._thread = threading.Thread(target=self._read_log, daemon=True)
-        self._thread.start()
-        assert self._listening.wait(ANSWER_S), self.log
-        assert self.port, self.log
-        self.environ["MCP_EXEC_ADDR"] = f"127.0.0.1:{self.port}"
-
-    def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(line.decode())
-            if found := re.search(r"event=listening .*addresses=\"?\S*?:(\d+)\"?\s*$", self.log[-1]):
-                self.port = int(found[1])
-                self._listening.set()
-        self._listening.set()
+    def __init__(self, port: int = 0, token: str = "") -> None:
+        self.port = port
+        self.token = token
 
     @property
     def url(self) -> str:
@@ -100,6 +72,42 @@ class HttpServer:
         assert status == 200, messages
         return to_answer(messages[-1]["result"])
 
+
+class HttpServer(Endpoint):
+    """One server on a port that the kernel chose; its log is read meanwhile."""
+
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, transport: str = "http", identity: Identity | None = None
+    ) -> None:
+        self.identity = identity or own_identity()
+        self.environ = {
+            "PATH": os.environ.get("PATH", ""),
+            "MCP_EXEC_TRANSPORT": transport,
+            "MCP_EXEC_ADDR": "127.0.0.1:0",
+            "MCP_EXEC_CONCURRENCY": "4",
+            **(environ or {}),
+        }
+        super().__init__(token=self.environ.get("MCP_EXEC_AUTH_TOKEN", ""))
+        self.log: list[str] = []
+        self._listening = threading.Event()
+        self.process = self.identity.popen(
+            self.identity.command, self.environ, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/"
+        )
+        self._thread = threading.Thread(target=self._read_log, daemon=True)
+        self._thread.start()
+        assert self._listening.wait(ANSWER_S), self.log
+        assert self.port, self.log
+        self.environ["MCP_EXEC_ADDR"] = f"127.0.0.1:{self.port}"
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.decode())
+            if found := re.search(r"event=listening .*addresses=\"?\S*?:(\d+)\"?\s*$", self.log[-1]):
+                self.port = int(found[1])
+                self._listening.set()
+        self._listening.set()
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -124,6 +132,21 @@ def session_header(session: str) -> dict[str, str]:
     return {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-06-18"}
 
 
+def modern_headers(method: str, name: str = "") -> dict[str, str]:
+    named = {"Mcp-Name": name} if name else {}
+    return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **named}
+
+
+def modern(params: dict[str, Any]) -> dict[str, Any]:
+    prefix = "io.modelcontextprotocol"
+    meta = {
+        f"{prefix}/protocolVersion": MODERN,
+        f"{prefix}/clientInfo": {"name": "tests", "version": "1"},
+        f"{prefix}/clientCapabilities": {},
+    }
+    return {**params, "_meta": {**meta, **params.get("_meta", {})}}
+
+
 def messages_of(data: bytes) -> list[dict[str, Any]]:
     """The JSON-RPC messages of an answer, framed as events or bare."""
     if not data.strip():
@@ -134,7 +157,7 @@ def messages_of(data: bytes) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def open_call(server: HttpServer, code: str, session: str = "", **headers: str) -> Iterator[http.client.HTTPConnection]:
+def open_call(server: Endpoint, code: str, session: str = "", **headers: str) -> Iterator[http.client.HTTPConnection]:
     """A call whose answer nobody has waited for yet; leaving closes the connection."""
     message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
     message["params"] = {"name": "exec", "arguments": {"code": code}}

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import uvicorn
 from mcp.server.lowlevel import Server
 from sse_starlette.sse import AppStatus
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_exec.address import Address, is_loopback
 from mcp_exec.config import Config
@@ -40,6 +42,21 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+class _Gate:
+    """After the drain nothing new is begun: an answer of events would end before its first one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.closed = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if self.closed:
+            words = "mcp-exec: the server is shutting down; call again\n"
+            app = PlainTextResponse(words, status_code=503, headers={"Connection": "close"})
+        await app(scope, receive, send)
+
+
 async def serve_http(config: Config, server: Server[Any], runs: Drainable, metrics: Exposition) -> None:
     """Serve until SIGTERM or SIGINT and the drain that follows. Raises ConfigError where MCP_EXEC_ADDR is not free."""
     # It would end every answer 0.3 s after SIGTERM.
@@ -48,9 +65,10 @@ async def serve_http(config: Config, server: Server[Any], runs: Drainable, metri
     stopping = _on_signals()
     _log_addresses(config, sockets)
     async with open_app(config, server, runs, metrics) as app, asyncio.TaskGroup() as group:
+        gate = _Gate(app)
         listener = _Uvicorn(
             uvicorn.Config(
-                app,
+                gate,
                 http=Connection,
                 ws="none",
                 lifespan="off",
@@ -66,6 +84,7 @@ async def serve_http(config: Config, server: Server[Any], runs: Drainable, metri
         await stopping.wait()
         get_logger().info("draining", seconds=config.drain_s)
         await runs.drain(config.drain_s)
+        gate.closed = True
         await asyncio.sleep(_WRITE_S)
         AppStatus.should_exit = listener.should_exit = True
 
