@@ -9,14 +9,16 @@ cd "$CHECKOUT"
 { command -v linux.uml && command -v gcc; } >/dev/null ||
     { apt-get update -q && apt-get install -y -q --no-install-recommends user-mode-linux gcc libc6-dev iproute2; }
 
-# What an ordinary user can read: neither the checkout nor its interpreter need be.
-BED=$(mktemp -d /opt/mcp_exec_bed_XXXXXX)
+# What an ordinary user can read and write: neither the checkout nor its interpreter need be. A folder of its own in
+# the root, since a jail shows the folders above its interpreter, and tests look for those of the host that it must not.
+BED=$(mktemp -d /mcp_exec_bed_XXXXXX)
 trap 'rm -rf "$BED"' EXIT
 .venv/bin/python -m virtualenv -q -p /usr/bin/python3 "$BED/venv"
 "$BED/venv/bin/python" -m pip install -qq '.[sandbox]' pytest
 cp -r pyproject.toml tests "$BED"
 printf '%s\n' "$@" >"$BED/selection"
 chmod -R a+rX "$BED"
+chown 61234:61234 "$BED"
 gcc -O2 -Wall -shared -fPIC -o "$BED/xstate.so" tests/beds/uml_xstate.c
 
 # A guest has one processor and the test-suite's two identities need not share it.
