@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 from mcp import ClientSession, StdioServerParameters, types
@@ -13,6 +14,8 @@ from mcp.client.stdio import stdio_client
 from tour import ASKED, main
 
 METHOD = "notifications/cancelled"
+#: 1.8.0 logs that a POST was refused, and waits on
+PATIENCE = timedelta(seconds=8)
 
 
 class Session:
@@ -57,7 +60,7 @@ def streams() -> Any:
 
 @asynccontextmanager
 async def connect() -> AsyncIterator[Session]:
-    async with streams() as (reader, writer, *_), ClientSession(reader, writer) as session:
+    async with streams() as (reader, writer, *_), ClientSession(reader, writer, PATIENCE) as session:
         await session.initialize()
         yield Session(session)
 
