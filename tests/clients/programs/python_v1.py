@@ -32,7 +32,8 @@ class Session:
         number = self._session._request_id
         call = asyncio.create_task(self._session.call_tool("exec", arguments))
         await go()
-        await self._notify_cancelled(number)
+        if not ASKED["leave"]:
+            await self._notify_cancelled(number)
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call

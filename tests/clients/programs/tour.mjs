@@ -24,6 +24,7 @@ async function walk(client, call) {
   say({ call: await call(CODE) });
   say({ error: await call(BLANK) });
   say({ timeout: await call(SLOW) });
+  await go(); // no jail is left of what was before
   const controller = new AbortController();
   const cancelled = call(ENDLESS, { signal: controller.signal }).then(
     () => { throw new Error("answered, though cancelled"); },

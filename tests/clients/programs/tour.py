@@ -48,7 +48,10 @@ async def walk(connection: AbstractAsyncContextManager[Client]) -> None:
         say(call=await client.call(CODE))
         say(error=await client.call(BLANK))
         say(timeout=await client.call(SLOW))
+        await go()  # no jail is left of what was before
         await client.cancel(ENDLESS, go)
+        if ASKED["leave"]:
+            return
         say(cancelled=True)
         await go()  # still connected: going away must not be what ends the call
         say(after=await client.call(CODE))
