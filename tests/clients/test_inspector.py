@@ -97,17 +97,31 @@ def test_the_inspector_with_a_wrong_token_says_that_one_is_needed(inspector: Ins
     assert json.loads(words)["error"]["code"] == "auth_required"
 
 
-@pytest.mark.parametrize(("transport", "era"), CASES)
-def test_an_interrupted_inspector_leaves_no_jail(inspector: Inspector, server: HttpServer | None) -> None:
-    process = inspector.start("tools/call", SLEEP, server.token if server else "")
+def interrupt(inspector: Inspector, server: HttpServer | None, arguments: dict[str, Any]) -> int:
+    """While its call is at work; the server's pid."""
+    process = inspector.start("tools/call", arguments, server.token if server else "")
     try:
         found = server.process.pid if server else _wait_server(process.pid)
         wait_until(lambda: jails(found), ANSWER_S)
         process.send_signal(signal.SIGINT)
-        assert wait_until(lambda: not jails(found)) < CANCELLED_S
+        process.communicate(timeout=ANSWER_S)
+        return found
     finally:
         process.kill()
-        process.communicate(timeout=ANSWER_S)
+
+
+@pytest.mark.parametrize(("transport", "era"), [case for case in CASES if case != ("http", "legacy")])
+def test_an_interrupted_inspector_leaves_no_jail(inspector: Inspector, server: HttpServer | None) -> None:
+    found = interrupt(inspector, server, SLEEP)
+    assert wait_until(lambda: not jails(found)) < CANCELLED_S
+
+
+@pytest.mark.parametrize(("transport", "era"), [("http", "legacy")])
+def test_in_a_session_an_interrupted_inspector_is_only_gone(inspector: Inspector, server: HttpServer) -> None:
+    """It neither cancels the call nor deletes the session: the call goes on until its time limit, as MCP wants it."""
+    found = interrupt(inspector, server, {**SLEEP, "timeout_s": 5})
+    ended_after = wait_until(lambda: not jails(found), ANSWER_S)
+    assert CANCELLED_S < ended_after
 
 
 def _wait_server(client: int) -> int:

@@ -15,7 +15,7 @@ from tour import ASKED, main
 
 METHOD = "notifications/cancelled"
 #: 1.8.0 logs that a POST was refused, and waits on
-PATIENCE = timedelta(seconds=8)
+PATIENCE = timedelta(seconds=5)
 
 
 class Session:
