@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import socket
 import subprocess
@@ -54,6 +55,16 @@ def test_no_path_and_no_method_answers_without_the_token(server: HttpServer, pat
 def test_what_is_no_token(server: HttpServer, given: list[tuple[str, str]]) -> None:
     assert statuses(server, [HERE, *given]) == 401
     assert statuses(server, [HERE, AUTH]) == 200  # the control
+
+
+def test_a_refusal_is_an_error_that_clients_can_tell(server: HttpServer) -> None:
+    foreign = server.headers(Origin="http://evil.example")
+    for headers, expected in (({}, "401 Unauthorized: the header X-MCP-AUTH"), (foreign, "403 Forbidden: the Origin")):
+        status, told, body = server.ask("POST", "/mcp", b"{}", headers)
+        message = json.loads(body)
+        assert (told["content-type"], message["id"]) == ("application/json", None)
+        assert message["error"]["message"].startswith(f"mcp-exec: {expected}")
+        assert expected.startswith(str(status))
 
 
 def test_401_comes_before_the_body_is_read(server: HttpServer) -> None:

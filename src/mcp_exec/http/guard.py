@@ -9,7 +9,8 @@ from __future__ import annotations
 import hmac
 import os
 
-from starlette.responses import PlainTextResponse
+from mcp_types import INVALID_REQUEST
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_exec.address import host_of, is_loopback
@@ -34,15 +35,12 @@ class Guard:
         refusal = self._refuse(scope)
         await (refusal or self._app)(scope, receive, send)
 
-    def _refuse(self, scope: Scope) -> PlainTextResponse | None:
+    def _refuse(self, scope: Scope) -> Response | None:
         if not self._knows_token(scope):
-            return PlainTextResponse(
-                "mcp-exec: the header X-MCP-AUTH is missing or wrong\n",
-                status_code=401,
-                headers={"WWW-Authenticate": "X-MCP-AUTH"},  # RFC 9110, 11.6.1
-            )
+            words = "401 Unauthorized: the header X-MCP-AUTH is missing or wrong"
+            return _refusal(401, words, {"WWW-Authenticate": "X-MCP-AUTH"})  # RFC 9110, 11.6.1
         words = self._refuse_host(scope) or self._refuse_origin(scope)
-        return PlainTextResponse(f"mcp-exec: {words}\n", status_code=403) if words else None
+        return _refusal(403, f"403 Forbidden: {words}") if words else None
 
     def _knows_token(self, scope: Scope) -> bool:
         if not self._token:
@@ -65,6 +63,12 @@ class Guard:
             if origin not in self._origins and not local:
                 return f"the Origin {origin[:_MAX_QUOTED]!r} is not one of MCP_EXEC_ALLOWED_ORIGINS"
         return ""
+
+
+def _refusal(status: int, words: str, headers: dict[str, str] | None = None) -> Response:
+    """A JSON-RPC error: of any other body, the official Python client tells neither the words nor the status."""
+    error = {"code": INVALID_REQUEST, "message": f"mcp-exec: {words}"}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
 
 
 def _values(scope: Scope, name: bytes) -> list[bytes]:
