@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: install run test test-load test-uml test-vm lint
+.PHONY: install run test test-clients test-load test-uml test-vm lint
 install: $(VENV)/.installed
 
 # libseccomp.so.2 is the one thing that pip cannot bring; Debian has it as libseccomp2.
@@ -24,6 +24,10 @@ test: install
 
 test-load: install
 	MCP_EXEC_LOAD_S=60 $(BIN)/pytest tests/http/test_load.py
+
+# Real clients and the conformance suite, which are fetched the first time: docs/testing.md
+test-clients: install
+	$(BIN)/pytest tests/clients
 
 # Cgroup v2 and no Landlock, whatever this machine has: docs/testing.md
 test-uml: install
