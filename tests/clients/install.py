@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 CLIENTS = Path(__file__).resolve().parents[2] / ".clients"
@@ -56,14 +57,13 @@ def install() -> None:
         _install(name, requirements, _install_npm)
 
 
-def _install(name: str, requirements: tuple[str, ...], how: object) -> None:
+def _install(name: str, requirements: tuple[str, ...], how: Callable[[Path, tuple[str, ...]], None]) -> None:
     folder, stamp = CLIENTS / name, CLIENTS / name / ".installed"
     wanted = json.dumps([sys.version, *requirements])
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     print(f"installing {name}: {' '.join(requirements)}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    assert callable(how)
     how(folder, requirements)
     stamp.write_text(wanted)
 

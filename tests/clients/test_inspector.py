@@ -121,7 +121,7 @@ def test_in_a_session_an_interrupted_inspector_is_only_gone(inspector: Inspector
     """It neither cancels the call nor deletes the session: the call goes on until its time limit, as MCP wants it."""
     found = interrupt(inspector, server, {**SLEEP, "timeout_s": 5})
     ended_after = wait_until(lambda: not jails(found), ANSWER_S)
-    assert CANCELLED_S < ended_after
+    assert ended_after > CANCELLED_S
 
 
 def _wait_server(client: int) -> int:

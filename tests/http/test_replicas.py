@@ -141,6 +141,12 @@ def test_a_refusal_passes(replicas: Replicas, headers: dict[str, str], status: i
     assert (told, b"X-MCP-AUTH" in body) == (status, True)
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/readyz", "/healthz", "/mcp/../metrics"])
+def test_what_is_the_operators_is_not_reached(replicas: Replicas, path: str) -> None:
+    assert replicas.front.ask("GET", path)[0] in (400, 404)
+    assert replicas.instances[1].ask("GET", "/metrics")[0] == 200  # the control
+
+
 def test_another_name_is_refused(replicas: Replicas) -> None:
     headers = {**replicas.front.headers(), "Host": "evil.example.org"}
     assert replicas.front.ask("POST", "/mcp", b"{}", headers)[0] in (403, 421)
