@@ -29,10 +29,6 @@ test-clients: install
 test-load: install
 	MCP_EXEC_LOAD_S=60 $(BIN)/pytest tests/http/test_load.py
 
-# Real clients and the conformance suite, which are fetched the first time: docs/testing.md
-test-clients: install
-	$(BIN)/pytest tests/clients
-
 # Cgroup v2 and no Landlock, whatever this machine has: docs/testing.md
 test-uml: install
 	tests/beds/uml.sh tests/limits tests/invariants -k 'not absurd_values'
