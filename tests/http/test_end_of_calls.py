@@ -14,12 +14,11 @@ from http.client import HTTPException
 
 import pytest
 from support.client import Identity, ToolError
-from support.http import TOKEN, HttpServer, messages_of, open_call, session_header, wait_until
+from support.http import TOKEN, HttpServer, messages_of, modern, modern_headers, open_call, session_header, wait_until
 from support.processes import children_of, launcher_of
 from support.sse import SseClient
 
 SLEEP = "import time; time.sleep(120)"
-MODERN = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "exec"}
 ENDED_S = 2.0  # 1 s is promised; the rest is for a machine that does other things as well
 
 
@@ -83,16 +82,14 @@ def test_without_sessions_a_client_that_is_gone_ends_its_call(busy: HttpServer) 
 
 
 def modern_message() -> bytes:
-    prefix = "io.modelcontextprotocol"
-    meta = {f"{prefix}/protocolVersion": "2026-07-28", f"{prefix}/clientCapabilities": {}}
-    params = {"name": "exec", "arguments": {"code": SLEEP}, "_meta": meta}
+    params = modern({"name": "exec", "arguments": {"code": SLEEP}})
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
 
 @pytest.mark.parametrize("busy", ["server", "stateless"], indirect=True)
 def test_since_2026_a_client_that_is_gone_ends_its_call(busy: HttpServer) -> None:
     connection = busy.connect()
-    connection.request("POST", "/mcp", modern_message(), busy.headers(**MODERN))
+    connection.request("POST", "/mcp", modern_message(), busy.headers(**modern_headers("tools/call", "exec")))
     wait_until(lambda: runs(busy) == 1)
     connection.close()
     assert wait_until(lambda: runs(busy) == 0) < ENDED_S
