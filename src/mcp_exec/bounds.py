@@ -8,21 +8,25 @@ from contextlib import contextmanager
 from mcp_exec.cgroup.acquire import acquire
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.cgroup.locate import find_place
-from mcp_exec.cgroup.memory_left import kills_around, memory_left
+from mcp_exec.cgroup.memory_left import host_memory, kills_around, memory_left
 from mcp_exec.cgroup.subtree import Absence, Subtree
 from mcp_exec.config import Config
 from mcp_exec.errors import CannotJail
+from mcp_exec.jail_handle import Jail
 from mcp_exec.limits import LimitFacts, Limits, fit
-from mcp_exec.watchdog import Watchdog
+from mcp_exec.watchdog import Watchdog, resident
+
+#: Less than this left by the cgroups around us, or by the host, is scarce; of a small host a sixteenth
+_SCARCE_AROUND_BYTES = 32 << 20
+_SCARCE_ON_HOST_BYTES = 256 << 20
 
 
 class Bounds:
     """What bounds the runs of one server. Make it before the launcher starts, `fit` once it has imported."""
 
-    def __init__(self, config: Config, launcher: Callable[[], int]) -> None:
+    def __init__(self, config: Config) -> None:
         """Takes a subtree if there is one. Raises ConfigError for a MCP_EXEC_CGROUP that cannot be used."""
         self._config = config
-        self._launcher = launcher
         self._found = acquire(config.cgroup)
         self._limits: Limits | None = None
         self._watchdog: Watchdog | None = None
@@ -82,20 +86,33 @@ class Bounds:
                 " was the subtree removed, or is cgroup.max.descendants reached? Restart the server"
             ) from error
 
+    def is_pressed(self) -> bool:
+        """Whether memory is scarce: on the host, or in the cgroups around us."""
+        return self._room() < 0
+
+    def has_room_for(self, pid: int) -> bool:
+        """Whether memory has room for a second process like this one, beside what may run."""
+        return self._room() > resident(pid)
+
+    def _room(self) -> int:
+        """Bytes until memory is scarce."""
+        available, total = host_memory()
+        on_host = available - min(total // 16, _SCARCE_ON_HOST_BYTES)
+        left = memory_left(find_place())
+        return on_host if left is None else min(on_host, left - _SCARCE_AROUND_BYTES)
+
     @contextmanager
-    def watching(
-        self, init: int, kill: Callable[[], None], leaf: Leaf | None
-    ) -> Iterator[Callable[[bool], LimitFacts]]:
+    def watching(self, jail: Jail) -> Iterator[Callable[[bool], LimitFacts]]:
         """Hold the limits while a run lasts; gives what to ask for the facts at its end: did a SIGKILL end it?"""
-        if leaf is not None:
+        if (leaf := jail.leaf) is not None:
             yield lambda _killed: leaf.facts()
             self._seen = self._seen or bool(leaf.facts().cpu_time_ms)
             return
         if self._watchdog is None:
             place = find_place()
-            self._watchdog = Watchdog(self.limits, self._launcher, lambda: kills_around(place))
+            self._watchdog = Watchdog(self.limits, lambda: kills_around(place))
         dog = self._watchdog
-        with dog.watching(init, kill) as watched:
+        with dog.watching(jail.pid, jail.launcher.pid, jail.kill) as watched:
             yield lambda killed: dog.facts(watched, killed=killed)
         self._seen = self._seen or watched.seen
 

@@ -68,6 +68,8 @@ class Config:
     concurrency: int
     queue: int
     warm: int
+    launcher_runs: int
+    launcher_age_s: int
     preimport: tuple[str, ...]
     jail: JailKind
     require: frozenset[str]
@@ -75,6 +77,11 @@ class Config:
     policy: str
     log_level: LogLevel
     unknown: tuple[str, ...]  # variables that look like ours and mean nothing: misspelt, or of another version
+
+    @property
+    def fresh_interpreter(self) -> bool:
+        """Whether each program gets an interpreter of its own, exec'ed: nothing is prepared that it could share."""
+        return not self.warm and not self.preimport
 
     @property
     def threads(self) -> int:
@@ -106,6 +113,8 @@ def load_config(environ: Mapping[str, str]) -> Config:
         concurrency=reader.integer("CONCURRENCY", cpus, 1, 1024),
         queue=reader.integer("QUEUE", 64, 0, 65536),
         warm=reader.integer("WARM", reader.integer("CONCURRENCY", cpus, 1, 1024), 0, 1024),
+        launcher_runs=reader.integer("LAUNCHER_RUNS", 1000, 1, 1_000_000_000),
+        launcher_age_s=reader.integer("LAUNCHER_AGE_S", 3600, 1, 31_536_000),
         preimport=reader.names("PREIMPORT", _SANDBOX_MODULES),
         jail=reader.choice("JAIL", JailKind, JailKind.AUTO),
         require=frozenset(reader.names("REQUIRE", (), accepted=("cgroup", "landlock"))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
@@ -31,15 +32,18 @@ class Record(NamedTuple):
 class Jail:
     """One jail, single use: its pipes, its init's pidfd, its cgroup. `close` kills and reaps, always."""
 
-    def __init__(self, leaf: Leaf | None) -> None:
-        """leaf: the cgroup that init shall join; None where there is none."""
+    def __init__(self, launcher: LauncherClient, leaf: Leaf | None, slot: int) -> None:
+        """leaf: the cgroup that init shall join; None where there is none. slot: unique among living jails."""
+        self.launcher = launcher
         self.leaf = leaf
+        self.slot = slot
+        launcher.hold()
         self.pid = 0
         self._open: set[int] = set()
         self.code, self.stdin, self.stdout, self.stderr, self.status = -1, -1, -1, -1, -1
         self.init = -1
 
-    async def start(self, launcher: LauncherClient, slot: int) -> None:
+    async def start(self) -> None:
         """Make pipes, ask for init. The far ends are closed here in any case. Not to be cut short."""
         with ExitStack() as far:
             code, self.code = self._pipe(far, far_is_read=True)
@@ -50,7 +54,7 @@ class Jail:
             theirs: tuple[int, ...] = (code, stdin, stdout, stderr, status)
             if self.leaf is not None:
                 theirs = (*theirs, self.leaf.procs)
-            self.pid, self.init = await launcher.start_jail(slot, theirs)
+            self.pid, self.init = await self.launcher.start_jail(self.slot, theirs)
             self._open.add(self.init)
 
     def _pipe(self, far: ExitStack, *, far_is_read: bool) -> tuple[int, int]:
@@ -73,6 +77,13 @@ class Jail:
             signal.pidfd_send_signal(self.init, signal.SIGKILL)
         if self.leaf is not None:
             self.leaf.kill()
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether a report waits, or init is gone. Of a ready jail: it can no longer be used."""
+        poller = select.poll()
+        poller.register(self.status, select.POLLIN)
+        return bool(poller.poll(0))
 
     async def next_record(self) -> Record | None:
         """The next report of init; None when init is gone without one."""
@@ -108,6 +119,7 @@ class Jail:
                 self.close_descriptor(descriptor)
             if self.leaf is not None:
                 await self.leaf.remove()
+            self.launcher.release()
 
 
 async def deliver(jail: Jail, descriptor: int, data: bytes) -> None:

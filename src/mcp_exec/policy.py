@@ -60,6 +60,7 @@ def make_spec(config: Config, hello: Hello, limits: Limits, *, cgroup: bool) -> 
         workspace_inodes=max(1024, limits.workspace_bytes // 4096),
         rlimits=_rlimits(config, hello, limits, cgroup=cgroup),
         affinities=() if cgroup else _affinities(config),
+        interpreter=hello.executable if config.fresh_interpreter else "",
         environment=tuple(_environment(config, hello).items()),
         landlock_abi=hello.landlock_abi,
         seccomp=compile_seccomp(config.policy, cgroup=cgroup),
@@ -114,12 +115,15 @@ def _rlimits(config: Config, hello: Hello, limits: Limits, *, cgroup: bool) -> t
 
 
 def _affinities(config: Config) -> tuple[tuple[int, ...], ...]:
-    """For each slot as many processors as the limit, rounded up, allows; neighbours get different ones."""
+    """For each slot as many processors as the limit, rounded up, allows; neighbours get different ones.
+
+    Slot n and slot n + concurrency get the same: the pool hands out those with other remainders first.
+    """
     ours = sorted(os.sched_getaffinity(0))
     width = min(config.threads, len(ours))
     return tuple(
-        tuple(sorted(ours[(slot * width + each) % len(ours)] for each in range(width)))
-        for slot in range(config.concurrency)
+        tuple(sorted(ours[(slot % config.concurrency * width + each) % len(ours)] for each in range(width)))
+        for slot in range(config.concurrency + config.warm)
     )
 
 

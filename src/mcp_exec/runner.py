@@ -14,14 +14,14 @@ from typing import Self
 from mcp_exec.aio import run_whole
 from mcp_exec.bounds import Bounds
 from mcp_exec.config import Config
-from mcp_exec.errors import Busy, LauncherDied
+from mcp_exec.errors import Busy
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail_handle import Jail, deliver
-from mcp_exec.launcher.client import LauncherClient
+from mcp_exec.launchers import Launchers
 from mcp_exec.model import ExecRequest, ExecResult
 from mcp_exec.outcome import join
 from mcp_exec.output import Output
-from mcp_exec.policy import make_spec
+from mcp_exec.pool import Pool, State
 
 _SHUTTING_DOWN = "the server is shutting down; call again, another instance or its successor will answer"
 
@@ -30,21 +30,26 @@ class Runner:
     """Runs at most `concurrency` programs at once, lets `queue` more wait, refuses the rest."""
 
     def __init__(self, config: Config) -> None:
+        """To be entered. Raises ConfigError where a cgroup that was asked for cannot be used."""
         self._config = config
-        self._launcher: LauncherClient | None = None
-        self._spec: JailSpec | None = None
-        self._bounds: Bounds | None = None
-        self._slots = list(range(config.concurrency))
+        self.bounds = Bounds(config)
+        self._launchers = Launchers(config, self.bounds)
+        self._pool = Pool(
+            self._launchers,
+            self.bounds.make_leaf,
+            self.bounds.is_pressed,
+            warm=config.warm,
+            at_once=config.concurrency,
+        )
         self._free = asyncio.Semaphore(config.concurrency)
-        self._starting = asyncio.Lock()
+        self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
 
     async def __aenter__(self) -> Self:
-        """Start the launcher. Raises ConfigError where the interpreter, a policy or a cgroup cannot be used."""
-        self._bounds = Bounds(self._config, lambda: self.launcher_pid)
+        """Start the launcher. Raises ConfigError where the interpreter or a policy cannot be used."""
         try:
-            await self._ensure_launcher()
+            await self._launchers.current()
         except BaseException:
             await self.__aexit__()
             raise
@@ -53,30 +58,23 @@ class Runner:
     async def __aexit__(self, *_: object) -> None:
         """Kill every run, then the launcher; returns when nothing of ours is left."""
         await self._stop_runs()
-        if self._launcher is not None:
-            self._launcher.close()
+        await self._pool.close()
+        self._launchers.close()
         self.bounds.close()
 
-    @property
-    def bounds(self) -> Bounds:
-        """What limits runs here."""
-        if self._bounds is None:
-            raise LauncherDied("the server has not started")
-        return self._bounds
+    def keep_warm(self) -> None:
+        """From now on jails are kept ready."""
+        self._pool.keep_warm()
 
     @property
     def spec(self) -> JailSpec:
         """What the jails are made of now."""
-        if self._spec is None:
-            raise LauncherDied("the launcher has not started")
-        return self._spec
+        return self._launchers.spec
 
     @property
-    def launcher_pid(self) -> int:
-        """The pid of the launcher at work."""
-        if self._launcher is None:
-            raise LauncherDied("the launcher has not started")
-        return self._launcher.pid
+    def ready(self) -> int:
+        """Jails that wait for a program."""
+        return self._pool.count(State.READY)
 
     @property
     def draining(self) -> bool:
@@ -86,7 +84,7 @@ class Runner:
     @property
     def running(self) -> int:
         """Runs at work, and those whose jail is being taken apart."""
-        return self._config.concurrency - len(self._slots)
+        return self._running
 
     @property
     def waiting(self) -> int:
@@ -135,42 +133,22 @@ class Runner:
             reply.set_exception(error or Busy(_SHUTTING_DOWN))
 
     async def _run(self, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]) -> None:
-        """The reply is given when the result is known; the slot is free only when everybody in the jail is dead."""
+        """The reply is given when the result is known; its place is free only when everybody in the jail is dead."""
         async with self._free:
-            slot = self._slots.pop()
+            self._running += 1
             try:
-                await self._run_in_slot(slot, request, output, reply)
+                await self._run_in_jail(request, output, reply)
             finally:
-                self._slots.append(slot)
+                self._running -= 1
 
-    async def _run_in_slot(
-        self, slot: int, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]
-    ) -> None:
-        launcher = await self._ensure_launcher()
-        jail = Jail(self.bounds.make_leaf())
+    async def _run_in_jail(self, request: ExecRequest, output: Output, reply: asyncio.Future[ExecResult]) -> None:
+        jail = await self._pool.take()
         try:
-            await run_whole(jail.start(launcher, slot))
-            await jail.wait_ready()
             result = await self._execute(jail, request, output)
             if not reply.done():
                 reply.set_result(result)
         finally:
-            await run_whole(jail.close())
-
-    async def _ensure_launcher(self) -> LauncherClient:
-        async with self._starting:
-            if self._launcher is None or not self._launcher.alive:
-                if self._launcher is not None:
-                    self._launcher.close()
-                self._launcher = LauncherClient.spawn(self._config)
-                self._spec = make_spec(
-                    self._config,
-                    await self._launcher.greet(),
-                    self.bounds.limits,
-                    cgroup=self.bounds.subtree is not None,
-                )
-                self._launcher.configure(self._spec)
-            return self._launcher
+            await run_whole(self._pool.end(jail))
 
     async def _execute(self, jail: Jail, request: ExecRequest, output: Output) -> ExecResult:
         loop = asyncio.get_running_loop()
@@ -183,7 +161,7 @@ class Runner:
             loop.create_task(deliver(jail, jail.stdin, request.stdin.encode())),
         ]
         record, timed_out = None, False
-        watching = self.bounds.watching(jail.pid, jail.kill, jail.leaf)
+        watching = self.bounds.watching(jail)
         try:
             with watching as facts:
                 async with asyncio.timeout(request.timeout_s):

@@ -32,6 +32,7 @@ async def _serve(config: Config) -> None:
         async with Runner(config) as runner:
             report = await examine(config, runner)
             require(report)
+            runner.keep_warm()
             _log_start(config, runner, report)
             if config.transport is Transport.STDIO:
                 await _serve_stdio(config, runner, report)

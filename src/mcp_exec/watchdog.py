@@ -25,24 +25,25 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class Watched:
     """One run: what it holds now, whether that ended it, and whether more than its init could be seen."""
 
-    def __init__(self, init: int, kill: Callable[[], None], kills_before: int) -> None:
+    def __init__(self, init: int, launcher: int, kill: Callable[[], None], kills_before: int) -> None:
         self.kills_before = kills_before
         self.held = 0
         self.seen = False
         self.killed_at: int | None = None
         self._init = init
+        self._launcher = launcher
         self._kill = kill
         self._shared = 0  # counted more than once in the plain sum, when last counted exactly
         self._counted = 0.0
 
-    def look(self, limit: int, launcher: int) -> None:
+    def look(self, limit: int) -> None:
         """Count. The plain sum is cheap and too high; the exact one is made when that matters."""
         pids = list(_tree(self._init))
-        plain = sum(map(_resident, pids))
-        self.seen = self.seen or any(map(_resident, pids[1:]))
+        plain = sum(map(resident, pids))
+        self.seen = self.seen or any(map(resident, pids[1:]))
         now = time.monotonic()
         if plain > limit and (plain - self._shared > limit or now - self._counted > _RECOUNT_S):
-            inherited = _anonymous(launcher)
+            inherited = _anonymous(self._launcher)
             self._shared = max(0, plain - sum(_proportional(pid, inherited) for pid in pids))
             self._counted = now
         self.held = max(0, plain - self._shared)
@@ -56,10 +57,9 @@ class Watched:
 class Watchdog:
     """Holds the memory limits of all runs that are being watched."""
 
-    def __init__(self, limits: Limits, launcher: Callable[[], int], kills: Callable[[], int]) -> None:
-        """launcher: asks for the pid that runs inherited their pages from. kills: counts those of the cgroup around."""
+    def __init__(self, limits: Limits, kills: Callable[[], int]) -> None:
+        """kills: counts those that the kernel ended for memory in the cgroup around us."""
         self._limits = limits
-        self._launcher = launcher
         self._kills = kills
         self._kills_seen = kills()
         self._unclaimed: list[float] = []  # when they were seen
@@ -67,10 +67,10 @@ class Watchdog:
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
-    def watching(self, init: int, kill: Callable[[], None]) -> Iterator[Watched]:
-        """Watch the run of this init; `kill` must end all of it."""
+    def watching(self, init: int, launcher: int, kill: Callable[[], None]) -> Iterator[Watched]:
+        """Watch the run of this init, which has its first pages from the launcher; `kill` must end all of it."""
         self._count_kills()
-        run = Watched(init, kill, self._kills_seen)
+        run = Watched(init, launcher, kill, self._kills_seen)
         self._runs.add(run)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -100,7 +100,7 @@ class Watchdog:
     def _look_once(self) -> None:
         self._end_whole_runs()
         for run in self._alive():
-            run.look(self._limits.memory_bytes, self._launcher())
+            run.look(self._limits.memory_bytes)
             if run.held > self._limits.memory_bytes:
                 run.end(self._limits.memory_bytes)
         together = self._limits.together_bytes
@@ -145,7 +145,7 @@ def _tree(pid: int) -> Iterator[int]:
                     yield from _tree(int(child))
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes, pages shared with others included: proc_pid_statm(5)."""
     with suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE

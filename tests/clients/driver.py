@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from support.client import ANSWER_S
-from support.http import wait_until
 from support.processes import children_of, descendants_of
+from support.waiting import wait_until
 
 from clients.install import CLIENTS, node, python_of
 

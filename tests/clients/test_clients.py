@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from support.client import own_identity
+from support.client import COLD, own_identity
 from support.http import HttpServer
 
 from clients.driver import CANCELLED_S, Client, Tour, server_below
@@ -37,7 +37,7 @@ def command_of(client: Client, server: HttpServer | None, transport: str, era: s
     asked: dict[str, Any] = {"transport": transport, "era": era, "leave": transport in client.leaves}
     if server is None:
         asked["command"] = own_identity().command
-        asked["env"] = {"PATH": os.environ["PATH"], "MCP_EXEC_PREIMPORT": ""}
+        asked["env"] = {"PATH": os.environ["PATH"], "MCP_EXEC_PREIMPORT": "", **COLD}
     else:
         asked["url"] = server.url + ("/sse" if transport == "sse" else "/mcp")
         asked["headers"] = {"X-MCP-AUTH": token or server.token}

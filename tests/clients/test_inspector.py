@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from support.client import ANSWER_S, own_identity
-from support.http import HttpServer, wait_until
+from support.http import HttpServer
+from support.waiting import wait_until
 
 from clients.driver import CANCELLED_S, jails, server_below
 from clients.install import node, package
@@ -35,7 +36,7 @@ class Inspector:
     def __init__(self, server: HttpServer | None, transport: str, era: str, home: Path) -> None:
         self._environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
         self._options = ["--cli", "--protocol-era", era, "--format", "json", "--quiet", "--stored-auth-only"]
-        self._target: list[str] = [*own_identity().command, "-e", "MCP_EXEC_PREIMPORT=json"]
+        self._target: list[str] = [*own_identity().command, "-e", "MCP_EXEC_PREIMPORT=json", "-e", "MCP_EXEC_WARM=0"]
         if server is not None:
             url = server.url + ("/sse" if transport == "sse" else "/mcp")
             self._target = ["--transport", transport, "--server-url", url]

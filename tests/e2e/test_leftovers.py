@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import pytest
 from support.client import StdioClient
 from support.leftovers import at_rest, rss_kib, settled
 
@@ -19,11 +20,12 @@ MIXED = [
 ]
 
 
-def test_the_host_is_as_before(root_identity: Any) -> None:
-    with StdioClient(root_identity, {"MCP_EXEC_CONCURRENCY": "16"}) as client:
+@pytest.mark.parametrize("warm", [0, 4])
+def test_the_host_is_as_before(root_identity: Any, warm: int) -> None:
+    with StdioClient(root_identity, {"MCP_EXEC_CONCURRENCY": "16", "MCP_EXEC_WARM": str(warm)}) as client:
         for code in MIXED * 2:
             client.run(code)
-        before = at_rest(client.process.pid)
+        before = at_rest(client.process.pid, warm)
         memory = {
             name: rss_kib(pid) for name, pid in (("server", client.process.pid), ("launcher", before["launcher"]))
         }

@@ -13,33 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client import ROOT, Bare, ProtocolError, StdioClient, ToolError, own_identity
-from support.processes import children_of, descendants_of
+from support.client import COLD, ROOT, Bare, ProtocolError, StdioClient, ToolError, own_identity
+from support.processes import alive, children_of, descendants_of
+from support.waiting import wait_until
 
 
 @pytest.fixture
 def client() -> Iterator[StdioClient]:
-    with StdioClient(own_identity()) as found:
+    with StdioClient(own_identity(), COLD) as found:
         yield found
-
-
-def wait_until(condition: Any, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
-
-
-def alive(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if os.path.exists(f"/proc/{pid}") and "Z" not in state_of(pid)}
-
-
-def state_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
 
 
 def test_the_sdks_client_lists_calls_and_is_refused() -> None:
@@ -259,7 +241,7 @@ def test_runs_are_concurrent() -> None:
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, None], ids=["SIGTERM", "SIGINT", "EOF"])
 @pytest.mark.parametrize("busy", [False, True])
 def test_the_server_ends_at_once_with_no_child_left(end: int | None, busy: bool) -> None:
-    with StdioClient(own_identity()) as client:
+    with StdioClient(own_identity(), COLD) as client:
         if busy:
             client.start_call("import os, time\nos.fork()\ntime.sleep(60)")
             wait_until(lambda: len(descendants_of(client.process.pid)) >= 4)
@@ -277,7 +259,7 @@ def test_the_server_ends_at_once_with_no_child_left(end: int | None, busy: bool)
 
 
 def test_a_killed_server_takes_every_jail_with_it() -> None:
-    with StdioClient(own_identity()) as client:
+    with StdioClient(own_identity(), COLD) as client:
         client.start_call("import os, time\nos.setsid if False else None\nos.fork()\ntime.sleep(600)")
         wait_until(lambda: len(descendants_of(client.process.pid)) >= 4)
         below = descendants_of(client.process.pid)

@@ -14,9 +14,10 @@ from http.client import HTTPException
 
 import pytest
 from support.client import Identity, ToolError
-from support.http import TOKEN, HttpServer, messages_of, modern, modern_headers, open_call, session_header, wait_until
+from support.http import TOKEN, HttpServer, messages_of, modern, modern_headers, open_call, session_header
 from support.processes import children_of, launcher_of
 from support.sse import SseClient
+from support.waiting import wait_until
 
 SLEEP = "import time; time.sleep(120)"
 ENDED_S = 2.0  # 1 s is promised; the rest is for a machine that does other things as well

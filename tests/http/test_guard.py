@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from support.client import INITIALIZE
-from support.http import TOKEN, HttpServer, wait_until
+from support.http import TOKEN, HttpServer
 from support.processes import launcher_of
+from support.waiting import wait_until
 
 PATHS = ["/mcp", "/healthz", "/readyz", "/metrics", "/", "/sse", "/messages/"]
 

@@ -9,8 +9,9 @@ import subprocess
 
 import pytest
 from support.client import Bare, Identity
-from support.http import HttpServer, wait_until
+from support.http import HttpServer
 from support.sse import SseClient
+from support.waiting import wait_until
 
 PROBE = """
 import json, socket

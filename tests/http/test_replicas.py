@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import pytest
 from support.client import Answer, to_answer
-from support.http import TOKEN, Endpoint, HttpServer, modern, modern_headers, open_call, wait_until
+from support.http import TOKEN, Endpoint, HttpServer, modern, modern_headers, open_call
 from support.processes import children_of, launcher_of
 from support.proxies import proxy
+from support.waiting import wait_until
 
 HOST = "mcp.example.org"
 SLEEP = "import time; time.sleep(120)"

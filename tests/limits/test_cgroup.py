@@ -10,13 +10,13 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.client import Answer, Identity, StdioClient, to_answer
-from support.limits import MEMORY_MIB, PIDS, SMALL, Mechanism, base_of, doctor
+from support.limits import MEMORY_MIB, OUTSIDE, PIDS, SMALL, Mechanism, base_of, doctor, may_join
+from support.waiting import wait_until
 
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.limits import LimitFacts, Limits
@@ -42,6 +42,8 @@ def directories_of_runs(base: Path) -> set[Path]:
 def folder(base: Path, small: StdioClient) -> Iterator[Path]:
     """A cgroup of the tests' own, below the base whose controllers a running server has enabled."""
     assert small.process.poll() is None
+    if not may_join(base):
+        pytest.skip(OUTSIDE)
     made = Path(tempfile.mkdtemp(prefix="test-", dir=base))
     yield made
     for child in (*made.glob("*"), made):
@@ -117,24 +119,17 @@ def runs(base: Path) -> list[Path]:
     return sorted(base.glob("mcp-exec-runs-*/run-*"))
 
 
-def wait_for(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return true()
-
-
 def test_every_process_of_a_run_is_in_its_leaf(base: Path, small: StdioClient) -> None:
-    assert wait_for(lambda: runs(base) == [])
+    wait_until(lambda: runs(base) == [], 30)
     code = "import os, time\nfor _ in range(3):\n    if os.fork() == 0: os.setsid(); break\ntime.sleep(4)"
     call = small.start_call(code)
-    assert wait_for(lambda: [len((run / "cgroup.procs").read_text().split()) for run in runs(base)] == [5])
+    wait_until(lambda: [len((run / "cgroup.procs").read_text().split()) for run in runs(base)] == [5], 30)
     (run,) = runs(base)
     assert (run / "memory.max").read_text() == f"{MEMORY_MIB * MIB}\n"
     assert (run / "pids.max").read_text() == f"{PIDS}\n"
     assert (run / "cpu.max").read_text() == "50000 100000\n"
     assert to_answer(small.finish(*call)).exit_code == 0
-    assert wait_for(lambda: not run.exists())
+    wait_until(lambda: not run.exists(), 30)
 
 
 def test_a_run_sees_nothing_of_the_hierarchy(base: Path, small: StdioClient) -> None:
@@ -156,7 +151,7 @@ def test_200_runs_leave_no_leaf(base: Path, small: StdioClient) -> None:
         assert to_answer(small.finish(*calls.pop(0))).stdout == "1\n"
         if number < count - count // 4:
             calls.append(small.start_call("print(1)", timeout_s=60))
-    assert wait_for(lambda: runs(base) == [])
+    wait_until(lambda: runs(base) == [], 30)
 
 
 def test_a_server_that_ends_takes_its_directory_along(base: Path, identity: Identity, small: StdioClient) -> None:
@@ -175,14 +170,14 @@ def test_a_killed_servers_leaves_are_swept_and_a_living_ones_are_not(
     victim = StdioClient(identity, SMALL)
     victim.start_call("import time; time.sleep(600)", timeout_s=60)
     (left,) = directories_of_runs(base_of(victim)) - others
-    assert wait_for(lambda: len(list(left.glob("run-*"))) == 1)
+    wait_until(lambda: len(list(left.glob("run-*"))) == 1, 30)
     (leaf,) = left.glob("run-*")
     victim.process.kill()
     assert victim.close() == -signal.SIGKILL
     if base_of(victim) == base:
-        assert wait_for(lambda: (leaf / "cgroup.procs").read_text() == "")
+        wait_until(lambda: (leaf / "cgroup.procs").read_text() == "", 30)
     else:  # systemd removes the whole scope
-        assert wait_for(lambda: not left.exists())
+        wait_until(lambda: not left.exists(), 30)
     with StdioClient(identity, SMALL) as client:
         assert not left.exists()
         assert client.run("print(1)").stdout == "1\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.client import Identity, StdioClient, to_answer
-from support.limits import Mechanism, base_of
+from support.limits import OUTSIDE, Mechanism, base_of, may_join
 
 AROUND_MIB = 320
 _V1 = Path("/sys/fs/cgroup/memory")
@@ -23,6 +23,8 @@ def tight(identity: Identity, mechanism: Mechanism, small: StdioClient) -> Itera
     """The same identity, in a cgroup with a memory limit: one of v2 below the base of another server, or of v1."""
     if mechanism.cgroup:
         parent, limit = base_of(small), "memory.max"
+        if not may_join(parent):
+            pytest.skip(OUTSIDE)
         (parent / "cgroup.subtree_control").write_text("+memory +pids +cpu")
     elif os.access(_V1 / "cgroup.procs", os.W_OK):
         parent, limit = _V1, "memory.limit_in_bytes"

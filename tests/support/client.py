@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWER_S = 60.0
+#: For tests that count processes: nothing is there but what runs
+COLD = {"MCP_EXEC_WARM": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)

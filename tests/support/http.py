@@ -10,11 +10,10 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from support.client import ANSWER_S, INITIALIZE, Answer, Identity, own_identity, to_answer
+from support.client import ANSWER_S, COLD, INITIALIZE, Answer, Identity, own_identity, to_answer
 
 TOKEN = "token-of-the-tests"
 ACCEPT = "application/json, text/event-stream"
@@ -85,6 +84,7 @@ class HttpServer(Endpoint):
             "MCP_EXEC_TRANSPORT": transport,
             "MCP_EXEC_ADDR": "127.0.0.1:0",
             "MCP_EXEC_CONCURRENCY": "4",
+            **COLD,
             **(environ or {}),
         }
         super().__init__(token=self.environ.get("MCP_EXEC_AUTH_TOKEN", ""))
@@ -165,12 +165,3 @@ def open_call(server: Endpoint, code: str, session: str = "", **headers: str) ->
     with contextlib.closing(server.connect()) as connection:
         connection.request("POST", "/mcp", json.dumps(message).encode(), server.headers(**more))
         yield connection
-
-
-def wait_until(condition: Any, seconds: float = 5.0) -> float:
-    """How long it took."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, "it did not come to pass"
-        time.sleep(0.01)
-    return time.monotonic() - started

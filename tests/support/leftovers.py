@@ -19,10 +19,10 @@ def snapshot(server: int) -> dict[str, Any]:
     with open("/proc/self/mountinfo") as mounts:
         mount_count = sum(1 for _ in mounts)
     return {
-        "descriptors": sorted(os.listdir(f"/proc/{server}/fd")),
+        "descriptors": len(os.listdir(f"/proc/{server}/fd")),
         "launcher": launcher,
-        "launcher's descriptors": sorted(os.listdir(f"/proc/{launcher}/fd")),
-        "children": children_of(launcher),
+        "launcher's descriptors": len(os.listdir(f"/proc/{launcher}/fd")),
+        "jails": len(children_of(launcher)),
         "mounts": mount_count,
         "tmp": sorted(name for name in os.listdir("/tmp") if "pytest" not in name),
         "shm": sorted(os.listdir("/dev/shm")),
@@ -36,13 +36,13 @@ def settled(server: int, expected: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def at_rest(server: int) -> dict[str, Any]:
-    """A snapshot after which nothing is still being taken apart."""
+def at_rest(server: int, ready: int = 0) -> dict[str, Any]:
+    """A snapshot after which nothing is still being built or taken apart; ready: jails that are kept."""
     deadline = time.monotonic() + 10
     found = snapshot(server)
     while time.monotonic() < deadline:
         time.sleep(0.5)
         before, found = found, snapshot(server)
-        if before == found and not found["children"]:
+        if before == found and found["jails"] == ready:
             return found
     raise AssertionError(f"no rest: {found}")

@@ -28,3 +28,15 @@ def descendants_of(pid: int) -> set[int]:
 def launcher_of(server: int) -> int:
     (launcher,) = children_of(server)
     return launcher
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if os.path.exists(f"/proc/{pid}") and "Z" not in state_of(pid)}
+
+
+def state_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"

@@ -46,7 +46,7 @@ def test_a_greeting_and_a_spec_come_back_as_they_went() -> None:
     spec = JailSpec(
         privileged=True, host_uid_base=1, inner_id=2, hostname="h", scaffold="/tmp", binds=("/usr",), links=(("/lib", "usr/lib"),),
         files=(("/etc/x", "ä"),), devices=("/dev/null",), masks=(), workspace_bytes=1, workspace_inodes=2, rlimits=((1, 2, 3),),
-        affinities=((0,), (1,)),
+        affinities=((0,), (1,)), interpreter="/p",
         environment=(("A", "b"),), landlock_abi=0, seccomp=(b"\x00\xff", b""),
     )  # fmt: skip
     assert JailSpec.decode(spec.encode()) == spec

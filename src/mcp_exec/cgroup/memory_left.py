@@ -21,6 +21,13 @@ def memory_left(place: Place | None) -> int | None:
     return min(found, default=None)
 
 
+def host_memory() -> tuple[int, int]:
+    """(available, total) bytes: MemAvailable and MemTotal of proc_meminfo(5)."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
+
+
 def kills_around(place: Place | None) -> int:
     """How many processes of the server's own cgroup the kernel ended for memory so far; 0 where none can be seen."""
     if place is not None:

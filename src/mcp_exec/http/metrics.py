@@ -40,6 +40,7 @@ class Metrics:
             self._limits.labels(limit)
         self._gauge("mcp_exec_running", "Runs at work.").set_function(lambda: runner.running)
         self._gauge("mcp_exec_queued", "Calls that wait for a run to end.").set_function(lambda: runner.waiting)
+        self._gauge("mcp_exec_warm", "Jails that are ready for a program.").set_function(lambda: runner.ready)
         self._gauge("mcp_exec_draining", "1 while the server is about to end.").set_function(lambda: runner.draining)
         Gauge("mcp_exec_info", "Constant.", ["version"], registry=self._registry).labels(__version__).set(1)
         ProcessCollector(registry=self._registry)

@@ -7,13 +7,12 @@ neither the status pipe nor any way to signal or trace this process. When it exi
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mcp_exec.jail import descriptors, enter, privileges, syscalls
+from mcp_exec.jail import descriptors, ending, enter, privileges, syscalls
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail.stage import Kind, Stage, Step, record
 
@@ -49,15 +48,16 @@ def run_init(
         step.stage = Stage.LIFELINE
         _die_with_launcher(lifeline)
         step.stage = Stage.PAYLOAD_FORK
+        confined, confining = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become_payload(spec, pipes, step)
+            _become_payload(spec, pipes, step, confining)
     except BaseException as error:
         _report_failure(pipes.status, step, error)
     if pid == 0:
         payload(spec, pipes.code)
         os._exit(70)  # the payload ends itself; reached only if it fails to
-    _keep_watch(pid, pipes.status)
+    _keep_watch(pid, pipes.status, confined)
 
 
 def _die_with_launcher(lifeline: int) -> None:
@@ -69,13 +69,13 @@ def _die_with_launcher(lifeline: int) -> None:
         os._exit(1)
 
 
-def _become_payload(spec: JailSpec, pipes: RunPipes, step: Step) -> None:
+def _become_payload(spec: JailSpec, pipes: RunPipes, step: Step, confining: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    enter.confine(
-        spec, step, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr, kept=(pipes.code, pipes.status)
-    )
+    kept = (pipes.code, pipes.status, confining)
+    enter.confine(spec, step, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr, kept=kept)
     os.write(pipes.status, record(Kind.READY, Stage.SECCOMP, 0))
     os.close(pipes.status)
+    os.close(confining)
 
 
 def _report_failure(status: int, step: Step, error: BaseException) -> None:
@@ -84,13 +84,12 @@ def _report_failure(status: int, step: Step, error: BaseException) -> None:
     os._exit(1)
 
 
-def _keep_watch(payload: int, status: int) -> None:
-    descriptors.keep_only(status)
+def _keep_watch(payload: int, status: int, confined: int) -> None:
+    """confined: at its end of file when the payload is, or is dead."""
+    descriptors.keep_only(status, confined)
     privileges.drop_all()
-    while True:
-        pid, wait_status = os.waitpid(-1, 0)
-        if pid == payload:
-            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
-            os.write(status, record(Kind.EXITED, Stage.SECCOMP, wait_status, cpu_ms, usage.ru_maxrss))
-            os._exit(0)
+    os.read(confined, 1)
+    ending.follow(payload)
+    end = ending.wait_for_end(payload)
+    os.write(status, record(Kind.EXITED, Stage.SECCOMP, end.wait_status, end.cpu_ms, end.peak_kib))
+    os._exit(0)

@@ -34,7 +34,13 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 28, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+PTRACE_CONT, PTRACE_SEIZE, PTRACE_LISTEN = 7, 0x4206, 0x4208
+PTRACE_O_TRACEEXIT, PTRACE_O_EXITKILL = 0x40, 0x100000
+PTRACE_EVENT_EXIT, PTRACE_EVENT_STOP = 6, 128
+_PTRACE_GETEVENTMSG = 0x4201
+_CPUCLOCK_SCHED = 2
 _SECCOMP_MODE_FILTER = 2
+_MADV_COLLAPSE = 25
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -66,6 +72,11 @@ def clone(flags: int) -> int:
     if pid < 0:
         raise OSError(error, "clone")
     return pid
+
+
+def collapse(start: int, length: int) -> None:
+    """Huge pages for this range of anonymous memory, now: madvise(2) MADV_COLLAPSE, Linux 6.1."""
+    _check(_libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), ctypes.c_int(_MADV_COLLAPSE)), "madvise")
 
 
 def unshare(flags: int) -> None:
@@ -118,6 +129,25 @@ def prctl(option: int, *values: int) -> int:
     """prctl(2) with integer arguments, the unused ones zero."""
     words = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
     return _check(_libc.prctl(ctypes.c_int(option), *words), "prctl")
+
+
+def ptrace(request: int, pid: int, data: int = 0) -> None:
+    """ptrace(2), of the requests whose data is a number."""
+    result = _libc.ptrace(ctypes.c_long(request), ctypes.c_int(pid), None, ctypes.c_void_p(data))
+    _check(result, "ptrace")
+
+
+def ptrace_message(pid: int) -> int:
+    """PTRACE_GETEVENTMSG of ptrace(2): at PTRACE_EVENT_EXIT the wait status to be."""
+    message = ctypes.c_ulong()
+    result = _libc.ptrace(ctypes.c_long(_PTRACE_GETEVENTMSG), ctypes.c_int(pid), None, ctypes.byref(message))
+    _check(result, "ptrace")
+    return message.value
+
+
+def cpu_clock(pid: int) -> int:
+    """The id of a process's cpu-time clock, as clock_getcpuclockid(3) makes it."""
+    return ~pid << 3 | _CPUCLOCK_SCHED
 
 
 def drop_capabilities() -> None:

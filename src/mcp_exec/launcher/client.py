@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,11 @@ _ANSWER_S = 20
 
 
 class LauncherClient:
-    """One launcher process. `greet` first, then `configure`, then `start_jail` as often as wanted, one at a time."""
+    """One launcher process. `greet` first, then `configure`, then `start_jail` as often as wanted, one at a time.
+
+    born: on the monotonic clock, in seconds. runs: how many programs it has made a jail for.
+    retired: it makes no further ones.
+    """
 
     def __init__(self, python: Path, process: subprocess.Popen[bytes], control: socket.socket, scratch: Path) -> None:
         self._python = python
@@ -30,7 +35,11 @@ class LauncherClient:
         self._control = control
         self._scratch = scratch
         self._lock = asyncio.Lock()
+        self._jails = 0
+        self.retired = False
         self.failed = False
+        self.born = time.monotonic()
+        self.runs = 0
 
     @classmethod
     def spawn(cls, config: Config) -> LauncherClient:
@@ -123,6 +132,24 @@ class LauncherClient:
     def pid(self) -> int:
         """The launcher's pid, for tests and doctor."""
         return self._process.pid
+
+    def hold(self) -> None:
+        """A jail of this launcher begins; `release` follows when it is gone."""
+        self._jails += 1
+
+    def release(self) -> None:
+        """A jail is gone; with the last one goes a launcher that has retired."""
+        self._jails -= 1
+        self._end_if_idle()
+
+    def retire(self) -> None:
+        """No further jails; those that are there go on."""
+        self.retired = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self.retired and not self._jails:
+            self.close()
 
     def close(self) -> None:
         """Kill the launcher; every init dies with it (PDEATHSIG). Idempotent."""

@@ -21,7 +21,7 @@ import socket
 from mcp_exec.jail import init, namespaces, syscalls
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.jail.stage import Stage
-from mcp_exec.launcher import imports, wire
+from mcp_exec.launcher import imports, pages, wire
 from mcp_exec.payload.main import run_payload
 
 _CAP_SYS_ADMIN = 21
@@ -45,6 +45,7 @@ def main() -> None:
     _reset_signals()
     gc.collect()
     gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
+    pages.collapse()
     _serve(control, spec)
 
 

@@ -22,12 +22,14 @@ def run_payload(spec: JailSpec, code: int) -> None:
     """Blocks until the code has arrived whole, then runs it; never returns."""
     _make_environment(spec)
     _open_standard_streams()
+    _reseed()
+    module = _make_main_module()
     source = _read_all(code)
     os.close(code)
     with open(_PATH, "wb") as file:
         file.write(source)
-    _reseed()
-    module = _make_main_module()
+    if spec.interpreter:  # -u: what was printed before a timeout must have left
+        os.execv(spec.interpreter, [spec.interpreter, "-u", os.path.basename(_PATH)])  # noqa: S606 - no shell is wanted
     os._exit(_end(module, _run(module, source)))
 
 
@@ -138,7 +140,7 @@ def _end(module: types.ModuleType, status: int) -> int:
     except SystemExit as stop:
         status = _exit_status(stop)
     except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
+        _show(error)  # of a signal handler: it may run at any moment
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,0 +1,72 @@
+"""[init] The end of the payload, known before its memory is taken apart.
+
+wait(2) tells of a process's end only when its memory is given back, which takes a big one milliseconds. So init traces
+the payload for a single event, PTRACE_EVENT_EXIT, which the kernel reports before that, with the status that wait(2)
+will give: ptrace(2). Where it cannot be had (Yama, no /proc), or does not decide, wait(2) stands.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from typing import NamedTuple
+
+from mcp_exec.jail import syscalls
+
+_STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class End(NamedTuple):
+    """How the payload ended, as wait(2) says it, and what it took."""
+
+    wait_status: int
+    cpu_ms: int
+    peak_kib: int
+
+
+def follow(payload: int) -> None:
+    """Trace it from here on; only once it is dumpable, with its own ids and without capabilities."""
+    try:
+        syscalls.ptrace(syscalls.PTRACE_SEIZE, payload, syscalls.PTRACE_O_TRACEEXIT | syscalls.PTRACE_O_EXITKILL)
+    except OSError:
+        return
+
+
+def wait_for_end(payload: int) -> End:
+    """Reap whatever ends, as pid 1 must, until it is the payload that does."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid != payload:
+            continue
+        if not os.WIFSTOPPED(status):
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return End(status, round((usage.ru_utime + usage.ru_stime) * 1000), usage.ru_maxrss)
+        try:
+            if status >> 16 == syscalls.PTRACE_EVENT_EXIT and len(os.listdir(f"/proc/{pid}/task")) == 1:
+                return End(syscalls.ptrace_message(pid), *_usage(pid))
+        except OSError:
+            pass
+        _go_on(pid, status >> 16, os.WSTOPSIG(status))
+
+
+def _go_on(pid: int, event: int, number: int) -> None:
+    """Let a traced process do what it would have done: be stopped, or get its signal."""
+    try:
+        if event == syscalls.PTRACE_EVENT_STOP and number in _STOPS:
+            syscalls.ptrace(syscalls.PTRACE_LISTEN, pid)
+        else:
+            syscalls.ptrace(syscalls.PTRACE_CONT, pid, 0 if event else number)
+    except OSError:
+        pass  # it was killed meanwhile
+
+
+def _usage(pid: int) -> tuple[int, int]:
+    """cpu time in ms, with that of its children that it waited for; peak resident KiB: proc_pid_stat(5)."""
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        children = sum(map(int, stat.read().rpartition(b")")[2].split()[13:15]))
+    with open(f"/proc/{pid}/status", "rb") as status:
+        peak = next(int(line.split()[1]) for line in status if line.startswith(b"VmHWM:"))
+    return round(time.clock_gettime(syscalls.cpu_clock(pid)) * 1000) + children * 1000 // _TICKS, peak
