@@ -15,7 +15,8 @@ INSIDE = [
     name
     for name in MODULES
     if name.startswith(("jail/", "payload/"))
-    or name in {"launcher/main.py", "launcher/imports.py", "launcher/wire.py", "launcher/__init__.py"}
+    or name
+    in {"launcher/main.py", "launcher/imports.py", "launcher/pages.py", "launcher/wire.py", "launcher/__init__.py"}
 ]
 NEVER_INSIDE = {
     "asyncio",
@@ -29,8 +30,8 @@ NEVER_INSIDE = {
     "subprocess",
 }
 SHARED_IN_JAIL = {"mcp_exec.jail.spec", "mcp_exec.jail.stage", "mcp_exec.jail.syscalls"}
-MECHANISMS = {"namespaces", "mounts", "descriptors", "privileges", "rlimits", "landlock", "seccomp", "share"}
-LEAVES = {"model.py", "errors.py", "address.py", "config.py", "kernel.py", "limits.py"}
+MECHANISMS = {"namespaces", "mounts", "descriptors", "privileges", "rlimits", "landlock", "seccomp", "share", "ending"}
+LEAVES = {"model.py", "errors.py", "address.py", "config.py", "variables.py", "kernel.py", "limits.py"}
 
 
 def imports_of(name: str) -> set[str]:
