@@ -43,8 +43,11 @@ class Jail:
         self.code, self.stdin, self.stdout, self.stderr, self.status = -1, -1, -1, -1, -1
         self.init = -1
 
-    async def start(self) -> None:
-        """Make pipes, ask for init. The far ends are closed here in any case. Not to be cut short."""
+    async def start(self, *, ahead: bool) -> None:
+        """Make pipes, ask for init. The far ends are closed here in any case. Not to be cut short.
+
+        ahead: of its program, so that there is time to prepare for it.
+        """
         with ExitStack() as far:
             code, self.code = self._pipe(far, far_is_read=True)
             stdin, self.stdin = self._pipe(far, far_is_read=True)
@@ -54,7 +57,7 @@ class Jail:
             theirs: tuple[int, ...] = (code, stdin, stdout, stderr, status)
             if self.leaf is not None:
                 theirs = (*theirs, self.leaf.procs)
-            self.pid, self.init = await self.launcher.start_jail(self.slot, theirs)
+            self.pid, self.init = await self.launcher.start_jail(self.slot, theirs, ahead=ahead)
             self._open.add(self.init)
 
     def _pipe(self, far: ExitStack, *, far_is_read: bool) -> tuple[int, int]:

@@ -154,7 +154,7 @@ class Pool:
         if kept:
             self._kept.add(jail)
         try:
-            await run_whole(jail.start())
+            await run_whole(jail.start(ahead=kept))
             await jail.wait_ready()
         except BaseException:
             await run_whole(self.end(jail))

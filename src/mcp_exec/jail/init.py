@@ -36,9 +36,10 @@ def run_init(
     slot: int,
     outer_ids: tuple[int, int],
     lifeline: int,
+    prepare: Callable[[JailSpec], None],
     payload: Callable[[JailSpec, int], None],
 ) -> None:
-    """The whole life of init; never returns but in the payload, whose callable then runs the program."""
+    """The whole life of init; never returns but in the payload, which then reads and runs the program."""
     step = Step()
     try:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
@@ -51,7 +52,7 @@ def run_init(
         confined, confining = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become_payload(spec, pipes, step, confining)
+            _become_payload(spec, pipes, step, confining, prepare)
     except BaseException as error:
         _report_failure(pipes.status, step, error)
     if pid == 0:
@@ -69,11 +70,15 @@ def _die_with_launcher(lifeline: int) -> None:
         os._exit(1)
 
 
-def _become_payload(spec: JailSpec, pipes: RunPipes, step: Step, confining: int) -> None:
+def _become_payload(
+    spec: JailSpec, pipes: RunPipes, step: Step, confining: int, prepare: Callable[[JailSpec], None]
+) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     kept = (pipes.code, pipes.status, confining)
     enter.confine(spec, step, stdin=pipes.stdin, stdout=pipes.stdout, stderr=pipes.stderr, kept=kept)
-    os.write(pipes.status, record(Kind.READY, Stage.SECCOMP, 0))
+    step.stage = Stage.PREPARE
+    prepare(spec)
+    os.write(pipes.status, record(Kind.READY, Stage.PREPARE, 0))
     os.close(pipes.status)
     os.close(confining)
 

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 #: (place, mode) of what the one tmpfs of a run carries
+#: start, length in bytes, whether to write to it: memory that a payload fetches in advance
+Page = tuple[int, int, bool]
 WRITABLE = (("/workspace", 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777))
 
 

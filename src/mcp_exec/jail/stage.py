@@ -47,6 +47,7 @@ class Stage(enum.IntEnum):
     RLIMITS = 22
     LANDLOCK = 23
     SECCOMP = 24
+    PREPARE = 25
 
 
 class Step:

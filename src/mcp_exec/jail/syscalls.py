@@ -40,7 +40,7 @@ PTRACE_EVENT_EXIT, PTRACE_EVENT_STOP = 6, 128
 _PTRACE_GETEVENTMSG = 0x4201
 _CPUCLOCK_SCHED = 2
 _SECCOMP_MODE_FILTER = 2
-_MADV_COLLAPSE = 25
+_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -74,9 +74,10 @@ def clone(flags: int) -> int:
     return pid
 
 
-def collapse(start: int, length: int) -> None:
-    """Huge pages for this range of anonymous memory, now: madvise(2) MADV_COLLAPSE, Linux 6.1."""
-    _check(_libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), ctypes.c_int(_MADV_COLLAPSE)), "madvise")
+def populate(start: int, length: int, *, write: bool) -> None:
+    """Fetch pages as if they were read or written, their contents unchanged: madvise(2), Linux 5.14."""
+    advice = ctypes.c_int(_MADV_POPULATE_WRITE if write else _MADV_POPULATE_READ)
+    _check(_libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), advice), "madvise")
 
 
 def unshare(flags: int) -> None:

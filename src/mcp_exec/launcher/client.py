@@ -97,14 +97,14 @@ class LauncherClient:
         finally:
             os.close(memory)
 
-    async def start_jail(self, slot: int, descriptors: Sequence[int]) -> tuple[int, int]:
+    async def start_jail(self, slot: int, descriptors: Sequence[int], *, ahead: bool) -> tuple[int, int]:
         """The new init: its pid, and a pidfd of it. Raises LauncherDied or CannotJail.
 
-        Not to be cancelled: the answer must be taken.
+        ahead: of its program. Not to be cancelled: the answer must be taken.
         """
         async with self._lock:
             try:
-                socket.send_fds(self._control, [wire.encode_run(slot)], list(descriptors))
+                socket.send_fds(self._control, [wire.encode_run(slot, ahead=ahead)], list(descriptors))
                 data, received = await self._answer()
             except (OSError, TimeoutError) as error:
                 self.close()

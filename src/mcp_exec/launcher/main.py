@@ -13,16 +13,18 @@ import sys
 if __name__ == "__main__":  # the sandbox interpreter need not have this package: borrow its folder for the imports
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import functools
 import gc
 import select
 import signal
 import socket
+from collections.abc import Sequence
 
 from mcp_exec.jail import init, namespaces, syscalls
-from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail.spec import JailSpec, Page
 from mcp_exec.jail.stage import Stage
 from mcp_exec.launcher import imports, pages, wire
-from mcp_exec.payload.main import run_payload
+from mcp_exec.payload.main import prepare_payload, run_payload
 
 _CAP_SYS_ADMIN = 21
 _MAX_SPEC_BYTES = 4 << 20
@@ -45,8 +47,7 @@ def main() -> None:
     _reset_signals()
     gc.collect()
     gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
-    pages.collapse()
-    _serve(control, spec)
+    _serve(control, spec, () if spec.interpreter else pages.learn(prepare.modules))
 
 
 def _take_control() -> socket.socket:
@@ -80,7 +81,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _serve(control: socket.socket, spec: JailSpec) -> None:
+def _serve(control: socket.socket, spec: JailSpec, touched: Sequence[Page]) -> None:
     lifeline, held = os.pipe()
     children: dict[int, int] = {}
     poller = select.poll()
@@ -88,7 +89,7 @@ def _serve(control: socket.socket, spec: JailSpec) -> None:
     while True:
         for descriptor, _ in poller.poll():
             if descriptor == control.fileno():
-                if not _one_request(control, spec, (lifeline, held), children, poller):
+                if not _one_request(control, spec, touched, (lifeline, held), children, poller):
                     return
             else:
                 poller.unregister(descriptor)
@@ -97,12 +98,17 @@ def _serve(control: socket.socket, spec: JailSpec) -> None:
 
 
 def _one_request(
-    control: socket.socket, spec: JailSpec, life: tuple[int, int], children: dict[int, int], poller: select.poll
+    control: socket.socket,
+    spec: JailSpec,
+    touched: Sequence[Page],
+    life: tuple[int, int],
+    children: dict[int, int],
+    poller: select.poll,
 ) -> bool:
     data, received, _, _ = socket.recv_fds(control, wire.MAX_MESSAGE_BYTES, wire.MAX_DESCRIPTORS)
     if not data:
         return False
-    slot = wire.decode_run(data)
+    slot, ahead = wire.decode_run(data)
     code, stdin, stdout, stderr, status, *rest = received
     pipes = init.RunPipes(
         code=code, stdin=stdin, stdout=stdout, stderr=stderr, status=status, cgroup=rest[0] if rest else None
@@ -117,7 +123,15 @@ def _one_request(
         if pid == 0:
             control.close()
             os.close(life[1])
-            init.run_init(spec, pipes, slot=slot, outer_ids=ids, lifeline=life[0], payload=run_payload)
+            init.run_init(
+                spec,
+                pipes,
+                slot=slot,
+                outer_ids=ids,
+                lifeline=life[0],
+                prepare=functools.partial(prepare_payload, pages=touched if ahead else ()),
+                payload=run_payload,
+            )
         handle = os.pidfd_open(pid)
         children[handle] = pid
         poller.register(handle, select.POLLIN)

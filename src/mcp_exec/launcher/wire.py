@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 MAX_MESSAGE_BYTES = 65536
 MAX_DESCRIPTORS = 6
-_RUN = struct.Struct("=4sI")
+_RUN = struct.Struct("=4sI?")
 _ANSWER = struct.Struct("=4sii")
 
 
@@ -80,17 +80,20 @@ class Hello:
             raise WireError("not a greeting of the launcher") from error
 
 
-def encode_run(slot: int) -> bytes:
-    """The request for a jail; its descriptors are code, stdin, stdout, stderr, status and perhaps cgroup.procs."""
-    return _RUN.pack(b"RUN1", slot)
+def encode_run(slot: int, *, ahead: bool) -> bytes:
+    """The request for a jail; its descriptors are code, stdin, stdout, stderr, status and perhaps cgroup.procs.
+
+    ahead: of its program, so that there is time to prepare for it.
+    """
+    return _RUN.pack(b"RUN1", slot, ahead)
 
 
-def decode_run(data: bytes) -> int:
-    """The slot. Raises WireError."""
+def decode_run(data: bytes) -> tuple[int, bool]:
+    """The slot, and whether it is ahead. Raises WireError."""
     if len(data) != _RUN.size or not data.startswith(b"RUN1"):
         raise WireError("not a request for a jail")
-    slot: int = _RUN.unpack(data)[1]
-    return slot
+    _, slot, ahead = _RUN.unpack(data)
+    return slot, ahead
 
 
 def encode_started(pid: int) -> bytes:

@@ -5,32 +5,48 @@ Every wall stands already. Nothing here is trusted by anybody: the exit code is 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
 import signal
 import sys
 import types
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 
-from mcp_exec.jail.spec import JailSpec
+from mcp_exec.jail import syscalls
+from mcp_exec.jail.spec import JailSpec, Page
 
 _PATH = "/workspace/main.py"
 
 
-def run_payload(spec: JailSpec, code: int) -> None:
-    """Blocks until the code has arrived whole, then runs it; never returns."""
+def prepare_payload(spec: JailSpec, pages: Sequence[Page]) -> None:
+    """All that needs no code, so that a ready jail has done it."""
     _make_environment(spec)
     _open_standard_streams()
     _reseed()
-    module = _make_main_module()
+    _forget_modules()
+    _fetch(pages)
+
+
+def run_payload(spec: JailSpec, code: int) -> None:
+    """Blocks until the code has arrived whole, then runs it; never returns."""
     source = _read_all(code)
     os.close(code)
     with open(_PATH, "wb") as file:
         file.write(source)
     if spec.interpreter:  # -u: what was printed before a timeout must have left
         os.execv(spec.interpreter, [spec.interpreter, "-u", os.path.basename(_PATH)])  # noqa: S606 - no shell is wanted
+    module = _make_main_module()
     os._exit(_end(module, _run(module, source)))
+
+
+def _fetch(pages: Sequence[Page]) -> None:
+    """In an older kernel, or where memory has been unmapped since, they come when they are touched."""
+    for start, length, write in pages:
+        with contextlib.suppress(OSError):
+            syscalls.populate(start, length, write=write)
 
 
 def _make_environment(spec: JailSpec) -> None:
@@ -74,10 +90,13 @@ def _reseed() -> None:
         numpy_random.seed()
 
 
-def _make_main_module() -> types.ModuleType:
+def _forget_modules() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mcp_exec", "unshare")]:
         del sys.modules[name]
     sys.path_importer_cache.clear()
+
+
+def _make_main_module() -> types.ModuleType:
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=_PATH, __cached__=None, __annotations__={}, __builtins__=sys.modules["builtins"])
     module.__loader__ = SourceFileLoader("__main__", _PATH)
