@@ -14,7 +14,21 @@ from pathlib import Path
 from mcp_exec.address import Address
 from mcp_exec.variables import GIB, KIB, MIB, Reader, is_host, is_origin, refusal
 
-_SANDBOX_MODULES = ("numpy", "pandas", "matplotlib.pyplot", "PIL.Image", "yaml", "jinja2")
+#: The sandbox libraries, and what they would import only when a program uses them
+_SANDBOX_MODULES = (
+    "numpy",
+    "pandas",
+    "pandas.io.formats.csvs",
+    "pandas.io.formats.string",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.Image",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
+    "yaml",
+    "jinja2",
+)
 
 
 class Transport(enum.Enum):
