@@ -23,8 +23,10 @@ _RETRY_S = 60.0
 class Launchers:
     """The launcher at work, and those that still have a run to finish."""
 
-    def __init__(self, config: Config, bounds: Bounds) -> None:
+    def __init__(self, config: Config, bounds: Bounds, loading: asyncio.Task[None] | None) -> None:
+        """loading: what must be in memory before it is divided; it ends while the first launcher starts."""
         self._config = config
+        self._loading = loading
         self._bounds = bounds
         self._current: LauncherClient | None = None
         self._spec: JailSpec | None = None
@@ -86,6 +88,8 @@ class Launchers:
         self._all.add(launcher)
         try:
             hello = await launcher.greet()
+            if self._loading is not None:
+                await self._loading
             cgroup = self._bounds.subtree is not None
             self._spec = make_spec(self._config, hello, self._bounds.limits, cgroup=cgroup)
             launcher.configure(self._spec)

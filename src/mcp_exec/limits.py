@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mcp_exec.config import Config
 from mcp_exec.errors import ConfigError
@@ -12,6 +12,10 @@ _MIB = 1 << 20
 _LEAST_MEMORY = 16 * _MIB
 #: Kept free of what is left to us, for the server's and the launcher's own growth
 _RESERVE = 16 * _MIB
+#: What a ready jail takes of memory: with the pages in it that programs touch, and without
+_READY_BYTES, _READY_BARE_BYTES = 32 * _MIB, 8 * _MIB
+#: Ready jails may take this part of what is left to runs, and such pages this part of the memory of one run
+_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +23,7 @@ class Limits:
     """memory_bytes and workspace_bytes per run; pids counts processes and threads; cpus in processors.
 
     together_bytes: what all runs together may take of memory; None where nothing above us sets a bound.
+    warm: jails kept ready. fetch_ahead: whether they have the pages in memory that programs touch.
     """
 
     memory_bytes: int
@@ -26,6 +31,8 @@ class Limits:
     pids: int
     cpus: float
     workspace_bytes: int
+    warm: int
+    fetch_ahead: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +51,35 @@ class LimitFacts:
 def fit(config: Config, memory_left: int | None) -> Limits:
     """The configured limits, with memory lowered to what is left (None: no bound), and the workspace to half of it.
 
-    A full workspace must be ENOSPC and not a kill. Raises ConfigError where no run would fit.
+    A full workspace must be ENOSPC and not a kill; a ready jail must not be what a run lacks. Raises ConfigError where
+    no run would fit.
     """
     together = None if memory_left is None else memory_left - _RESERVE
-    memory = config.memory_bytes if together is None else min(config.memory_bytes, together)
+    warm, fetch_ahead, taken = _fit_warm(config, together)
+    memory = config.memory_bytes if together is None else min(config.memory_bytes, together - taken)
     if memory < _LEAST_MEMORY:
         raise ConfigError(
             f"only {max(0, memory) // _MIB} MiB of memory are left to runs by the cgroup that the server is in;"
             f" give it (the container, the unit) more, at least {_LEAST_MEMORY // _MIB} MiB for one run"
         )
-    wanted = Limits(
+    return Limits(
         memory_bytes=memory,
         together_bytes=together,
         pids=config.pids,
         cpus=config.cpus,
-        workspace_bytes=config.workspace_bytes,
+        workspace_bytes=min(config.workspace_bytes, memory // 2),
+        warm=warm,
+        fetch_ahead=fetch_ahead,
     )
-    return replace(wanted, workspace_bytes=min(config.workspace_bytes, memory // 2))
+
+
+def _fit_warm(config: Config, together: int | None) -> tuple[int, bool, int]:
+    """How many jails to keep ready, whether with their pages, and what they take of `together`."""
+    fetch_ahead = bool(config.warm) and config.memory_bytes >= _SHARE * _READY_BYTES
+    if together is None:
+        return config.warm, fetch_ahead, 0
+    share = max(0, together) // _SHARE
+    if fetch_ahead and config.warm * _READY_BYTES <= share:
+        return config.warm, True, config.warm * _READY_BYTES
+    warm = min(config.warm, share // _READY_BARE_BYTES)
+    return warm, False, warm * _READY_BARE_BYTES

@@ -60,6 +60,7 @@ def make_spec(config: Config, hello: Hello, limits: Limits, *, cgroup: bool) -> 
         workspace_inodes=max(1024, limits.workspace_bytes // 4096),
         rlimits=_rlimits(config, hello, limits, cgroup=cgroup),
         affinities=() if cgroup else _affinities(config),
+        fetch_ahead=limits.fetch_ahead,
         interpreter=hello.executable if config.fresh_interpreter else "",
         environment=tuple(_environment(config, hello).items()),
         landlock_abi=hello.landlock_abi,

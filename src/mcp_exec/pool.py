@@ -43,7 +43,7 @@ _NEXT = {
 
 
 class Pool:
-    """At most `at_once` jails for runs, and beside them `warm` kept ready once `keep_warm` was called."""
+    """At most `at_once` jails for runs, and beside them at most `warm` kept ready, once `keep_warm` was called."""
 
     def __init__(
         self,
@@ -58,7 +58,6 @@ class Pool:
         self._launchers = launchers
         self._make_leaf = make_leaf
         self._is_pressed = pressed
-        self._most_warm = warm
         self._at_once = at_once
         self._warm = 0
         self._pressed = False
@@ -75,9 +74,9 @@ class Pool:
         """How many jails are in this state."""
         return sum(each is state for each in self._states.values())
 
-    def keep_warm(self) -> None:
-        """From now on jails are kept ready."""
-        self._warm = self._most_warm
+    def keep_warm(self, count: int) -> None:
+        """From now on so many jails are kept ready, at most `warm`."""
+        self._warm = count
         self._spawn(self._tend())
         self.fill()
 

@@ -29,11 +29,14 @@ _SHUTTING_DOWN = "the server is shutting down; call again, another instance or i
 class Runner:
     """Runs at most `concurrency` programs at once, lets `queue` more wait, refuses the rest."""
 
-    def __init__(self, config: Config) -> None:
-        """To be entered. Raises ConfigError where a cgroup that was asked for cannot be used."""
+    def __init__(self, config: Config, loading: asyncio.Task[None] | None = None) -> None:
+        """To be entered. Raises ConfigError where a cgroup that was asked for cannot be used.
+
+        loading: what must be in memory before it is divided.
+        """
         self._config = config
         self.bounds = Bounds(config)
-        self._launchers = Launchers(config, self.bounds)
+        self._launchers = Launchers(config, self.bounds, loading)
         self._pool = Pool(
             self._launchers,
             self.bounds.make_leaf,
@@ -64,7 +67,7 @@ class Runner:
 
     def keep_warm(self) -> None:
         """From now on jails are kept ready."""
-        self._pool.keep_warm()
+        self._pool.keep_warm(self.bounds.limits.warm)
 
     @property
     def spec(self) -> JailSpec:

@@ -28,8 +28,10 @@ async def _serve(config: Config) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel if task is not None else loop.stop)
+    # In a thread, since the launcher imports the programs' libraries meanwhile, on another processor.
+    loading = asyncio.create_task(asyncio.to_thread(_load, config.transport))
     try:
-        async with Runner(config) as runner:
+        async with Runner(config, loading) as runner:
             report = await examine(config, runner)
             require(report)
             runner.keep_warm()
@@ -40,6 +42,18 @@ async def _serve(config: Config) -> None:
                 await _serve_http(config, runner, report)
     except asyncio.CancelledError:
         get_logger().info("stopped by a signal")
+
+
+def _load(transport: Transport) -> None:
+    """Import the SDK, and what else serving takes."""
+    import mcp_exec.session
+    import mcp_exec.tool
+
+    if transport is Transport.STDIO:
+        import mcp_exec.transports
+    else:
+        import mcp_exec.http.metrics
+        import mcp_exec.http.serve  # noqa: F401 - it is there when it is needed
 
 
 def _log_start(config: Config, runner: Runner, report: Report) -> None:

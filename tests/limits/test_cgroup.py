@@ -22,7 +22,9 @@ from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.limits import LimitFacts, Limits
 
 MIB = 1 << 20
-LIMITS = Limits(memory_bytes=32 * MIB, together_bytes=None, pids=10, cpus=0.5, workspace_bytes=MIB)
+LIMITS = Limits(
+    memory_bytes=32 * MIB, together_bytes=None, pids=10, cpus=0.5, workspace_bytes=MIB, warm=0, fetch_ahead=False
+)
 ALL = frozenset({"memory", "pids", "cpu"})
 EATS = "import time; held = b'x' * (200 << 20); time.sleep(60)"
 

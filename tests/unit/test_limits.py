@@ -53,12 +53,12 @@ def test_our_place_is_found(mounts: str, membership: str, expected: tuple[str, s
         assert found == Place(mount=Path(mount), own=Path(mount + below), read_only=read_only)
 
 
-CONFIG = replace(load_config({}), memory_bytes=512 * MIB, workspace_bytes=64 * MIB)
+CONFIG = replace(load_config({}), memory_bytes=512 * MIB, workspace_bytes=64 * MIB, warm=2)
 
 
 @pytest.mark.parametrize(
     ("left_mib", "memory_mib", "together_mib", "workspace_mib"),
-    [(None, 512, None, 64), (4096, 512, 4080, 64), (136, 120, 120, 60), (32, 16, 16, 8)],
+    [(None, 512, None, 64), (4096, 512, 4080, 64), (136, 112, 120, 56), (32, 16, 16, 8)],
 )
 def test_limits_fit_what_is_left(
     left_mib: int | None, memory_mib: int, together_mib: int | None, workspace_mib: int
@@ -69,13 +69,35 @@ def test_limits_fit_what_is_left(
     assert limits.workspace_bytes == workspace_mib * MIB
 
 
+@pytest.mark.parametrize(
+    ("left_mib", "memory_mib", "asked", "warm", "fetch_ahead", "given_mib"),
+    [
+        (None, 512, 64, 64, True, 512),
+        (None, 128, 2, 2, False, 128),  # pages that few programs touch would be a large part of it
+        (None, 512, 0, 0, False, 512),
+        (528, 512, 2, 2, True, 448),
+        (400, 512, 2, 2, False, 368),
+        (144, 512, 8, 2, False, 112),
+        (64, 512, 8, 0, False, 48),
+    ],
+)
+def test_ready_jails_take_a_small_part_of_what_is_left(
+    left_mib: int | None, memory_mib: int, asked: int, warm: int, fetch_ahead: bool, given_mib: int
+) -> None:
+    config = replace(CONFIG, memory_bytes=memory_mib * MIB, warm=asked)
+    limits = fit(config, None if left_mib is None else left_mib * MIB)
+    assert (limits.warm, limits.fetch_ahead, limits.memory_bytes) == (warm, fetch_ahead, given_mib * MIB)
+
+
 @pytest.mark.parametrize("left", [31 * MIB, 0, -5 * MIB])
 def test_where_no_run_fits_the_server_does_not_start(left: int) -> None:
     with pytest.raises(ConfigError, match="MiB of memory are left"):
         fit(CONFIG, left)
 
 
-LIMITS = Limits(memory_bytes=64 * MIB, together_bytes=None, pids=9, cpus=1.0, workspace_bytes=MIB)
+LIMITS = Limits(
+    memory_bytes=64 * MIB, together_bytes=None, pids=9, cpus=1.0, workspace_bytes=MIB, warm=0, fetch_ahead=False
+)
 OUT_OF_MEMORY = LimitFacts(memory_limit_bytes=64 * MIB)
 OUT_OF_PIDS = LimitFacts(out_of_pids=True)
 KILLED, FAILED, FINE = 9, 1 << 8, 0

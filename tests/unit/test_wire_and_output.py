@@ -25,7 +25,7 @@ def test_any_bytes_are_a_message_or_a_wire_error(data: bytes) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
 def test_messages_come_back_as_they_went(slot: int, pid: int, errno: int) -> None:
-    assert wire.decode_run(wire.encode_run(slot)) == slot
+    assert wire.decode_run(wire.encode_run(slot, ahead=True)) == (slot, True)
     assert wire.decode_answer(wire.encode_started(pid)) == (True, pid, 0)
     assert wire.decode_answer(wire.encode_refused(pid, errno)) == (False, pid, errno)
 
@@ -46,7 +46,7 @@ def test_a_greeting_and_a_spec_come_back_as_they_went() -> None:
     spec = JailSpec(
         privileged=True, host_uid_base=1, inner_id=2, hostname="h", scaffold="/tmp", binds=("/usr",), links=(("/lib", "usr/lib"),),
         files=(("/etc/x", "ä"),), devices=("/dev/null",), masks=(), workspace_bytes=1, workspace_inodes=2, rlimits=((1, 2, 3),),
-        affinities=((0,), (1,)), interpreter="/p",
+        affinities=((0,), (1,)), fetch_ahead=True, interpreter="/p",
         environment=(("A", "b"),), landlock_abi=0, seccomp=(b"\x00\xff", b""),
     )  # fmt: skip
     assert JailSpec.decode(spec.encode()) == spec

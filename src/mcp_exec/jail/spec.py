@@ -25,6 +25,7 @@ class JailSpec:
     rlimits: (RLIMIT_* number, soft, hard). sizes in bytes. seccomp: arrays of struct sock_filter, all in force.
     affinities: the processors of each slot; empty where a cgroup bounds the cpu.
     privileged: the launcher holds CAP_SYS_ADMIN, so no outer user namespace is needed.
+    fetch_ahead: a jail that is made ahead of its program fetches the pages that programs touch.
     interpreter: what the payload execs to run the program; empty: it runs it itself.
     host_uid_base: with privileged, slot n runs as kuid host_uid_base + n.
     """
@@ -43,6 +44,7 @@ class JailSpec:
     workspace_inodes: int
     rlimits: tuple[tuple[int, int, int], ...]
     affinities: tuple[tuple[int, ...], ...]
+    fetch_ahead: bool
     interpreter: str
     environment: tuple[tuple[str, str], ...]
     landlock_abi: int

@@ -47,7 +47,7 @@ def main() -> None:
     _reset_signals()
     gc.collect()
     gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
-    _serve(control, spec, () if spec.interpreter else pages.learn(prepare.modules))
+    _serve(control, spec, pages.learn(prepare.modules) if spec.fetch_ahead else ())
 
 
 def _take_control() -> socket.socket:
