@@ -79,7 +79,7 @@ def test_mechanisms_do_not_import_each_other(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LEAVES))
 def test_leaves_import_leaves(name: str) -> None:
     ours = {module for module in imports_of(name) if module.startswith("mcp_exec")}
-    assert ours <= {"mcp_exec.errors", "mcp_exec.model", "mcp_exec.address", "mcp_exec.config"}
+    assert ours <= {"mcp_exec.errors", "mcp_exec.model", "mcp_exec.address", "mcp_exec.config", "mcp_exec.variables"}
 
 
 def test_ctypes_is_in_one_file() -> None:

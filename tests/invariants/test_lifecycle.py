@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 
 import pytest
 from support.client import StdioClient, ToolError
+from support.processes import descendants_of
+from support.waiting import wait_until
 
 CAP = 1 << 20
 
@@ -76,35 +77,26 @@ def test_a35_descriptors_are_closed_or_held_open(
     assert not answer.timed_out
 
 
-def processes_of(sandbox: StdioClient) -> set[int]:
-    """Everything below the server but the launcher."""
-    parents: dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as stat:
-                parents[int(name)] = int(stat.read().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    launcher = {pid for pid, parent in parents.items() if parent == sandbox.process.pid}
-    below, found = set(launcher), set()
-    while below:
-        below = {pid for pid, parent in parents.items() if parent in below}
-        found |= below
-    return found
+def below(sandbox: StdioClient) -> int:
+    """How many processes: the launcher, those of jails that are ready, and those of runs."""
+    return len(descendants_of(sandbox.process.pid))
 
 
-def wait_until(condition: object, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
+def at_rest(sandbox: StdioClient) -> int:
+    """How many there are while nothing runs, once nothing is being built or taken apart."""
+    counts = [below(sandbox)]
+    while len(counts) < 5 or len(set(counts[-5:])) > 1:
+        time.sleep(0.1)
+        counts.append(below(sandbox))
+    return counts[-1]
 
 
 def test_a35_a_daemon_survives_the_run(sandbox: StdioClient) -> None:
+    rest = at_rest(sandbox)
     waiting = sandbox.start_call(DAEMON.replace("MARK", "") + "time.sleep(1)")
-    wait_until(lambda: len(processes_of(sandbox)) >= 3)  # the control: init, payload and daemon are seen
+    wait_until(lambda: below(sandbox) >= rest + 3)  # the control: init, payload and daemon are seen
     sandbox.finish(*waiting)
-    wait_until(lambda: not processes_of(sandbox))
+    wait_until(lambda: below(sandbox) == rest)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +112,12 @@ def test_a35_a_daemon_survives_the_run(sandbox: StdioClient) -> None:
     ],
 )
 def test_a36_the_deadline_is_ignored(sandbox: StdioClient, program: str) -> None:
+    rest = at_rest(sandbox)
     answer = sandbox.run("print('before', flush=True)\n" + program, timeout_s=1)
     assert (answer.timed_out, answer.exit_code, answer.stdout) == (True, -1, "before\n")
     assert 1000 <= answer.duration_ms < 1000 + 1500
     assert answer.stderr.splitlines()[-1] == "mcp-exec: the time limit of 1 s ended the run"
-    wait_until(lambda: not processes_of(sandbox))
+    wait_until(lambda: below(sandbox) == rest)
 
 
 @pytest.mark.parametrize(
