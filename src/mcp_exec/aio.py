@@ -36,7 +36,7 @@ async def run_whole(work: Coroutine[Any, Any, _T]) -> _T:
     return task.result()
 
 
-async def write_all(descriptor: int, data: bytes) -> None:
+async def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write everything to a non-blocking descriptor. Raises BrokenPipeError where the reader is gone."""
     view = memoryview(data)
     while view:

@@ -125,7 +125,17 @@ class Jail:
             self.launcher.release()
 
 
-async def deliver(jail: Jail, descriptor: int, data: bytes) -> None:
+def send_at_once(jail: Jail, descriptor: int, data: bytes) -> memoryview:
+    """Write what the pipe takes now, and give the rest for `deliver`; without a rest, close for EOF."""
+    rest = memoryview(data)
+    with suppress(BlockingIOError, BrokenPipeError):
+        rest = rest[os.write(descriptor, rest) :]
+    if not rest:
+        jail.close_descriptor(descriptor)
+    return rest
+
+
+async def deliver(jail: Jail, descriptor: int, data: memoryview) -> None:
     """Write all, then close for EOF; a reader that is gone is no error of ours."""
     try:
         await write_all(descriptor, data)

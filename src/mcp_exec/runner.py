@@ -16,7 +16,7 @@ from mcp_exec.bounds import Bounds
 from mcp_exec.config import Config
 from mcp_exec.errors import Busy
 from mcp_exec.jail.spec import JailSpec
-from mcp_exec.jail_handle import Jail, deliver
+from mcp_exec.jail_handle import Jail, deliver, send_at_once
 from mcp_exec.launchers import Launchers
 from mcp_exec.model import ExecRequest, ExecResult
 from mcp_exec.outcome import join
@@ -156,13 +156,14 @@ class Runner:
     async def _execute(self, jail: Jail, request: ExecRequest, output: Output) -> ExecResult:
         loop = asyncio.get_running_loop()
         started = time.monotonic()
+        writers = [
+            loop.create_task(deliver(jail, descriptor, rest))
+            for descriptor, text in ((jail.stdin, request.stdin), (jail.code, request.code))
+            if (rest := send_at_once(jail, descriptor, text.encode()))
+        ]
         pumps = ((0, jail.stdout), (1, jail.stderr))
         for stream, descriptor in pumps:
             loop.add_reader(descriptor, self._pump, output, stream, descriptor)
-        writers = [
-            loop.create_task(deliver(jail, jail.code, request.code.encode())),
-            loop.create_task(deliver(jail, jail.stdin, request.stdin.encode())),
-        ]
         record, timed_out = None, False
         watching = self.bounds.watching(jail)
         try:
@@ -179,7 +180,8 @@ class Runner:
                 output.drain(stream, descriptor)
             for writer in writers:
                 writer.cancel()
-            await run_whole(asyncio.wait(writers))
+            if writers:
+                await run_whole(asyncio.wait(writers))
         limits = facts(not timed_out and (record is None or record.value == signal.SIGKILL))
         return join(request, output, record, limits, self.bounds.limits, duration_ms=duration_ms, timed_out=timed_out)
 

@@ -81,17 +81,18 @@ class Watchdog:
 
     def facts(self, run: Watched, *, killed: bool) -> LimitFacts:
         """What is known of a run's limits, at its end; killed: by a SIGKILL, whoever sent it."""
-        self._count_kills()
-        if killed and run.killed_at is None and self._kills_seen > run.kills_before:
-            del self._unclaimed[:1]
-            run.killed_at = self._around
+        if killed and run.killed_at is None:
+            self._count_kills()
+            if self._kills_seen > run.kills_before:
+                del self._unclaimed[:1]
+                run.killed_at = self._around
         return LimitFacts(memory_limit_bytes=run.killed_at)
 
     async def _watch(self) -> None:
         try:
             while self._runs:
-                self._look_once()
                 await asyncio.sleep(_PERIOD_S)
+                self._look_once()
         except BaseException:
             for run in self._runs:  # unwatched, it would have no limit
                 run.end(self._limits.memory_bytes)

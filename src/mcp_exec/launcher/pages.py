@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import os
 from collections.abc import Iterator, Sequence
 
@@ -44,6 +45,7 @@ def learn(modules: Sequence[str]) -> tuple[Page, ...]:
             for name in ("", *modules):
                 with contextlib.suppress(Exception):
                     exec(_REHEARSALS.get(name, ""), {"__name__": name})  # noqa: S102 - lines of this file
+            gc.collect()  # as at the end of every program
             array.array("Q", _touched()).tofile(report)
         os._exit(0)
     os.close(write)
