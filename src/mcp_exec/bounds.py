@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from mcp_exec.cgroup.acquire import acquire
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.cgroup.locate import find_place
-from mcp_exec.cgroup.memory_left import host_memory, kills_around, memory_left
+from mcp_exec.cgroup.memory_left import Kills, host_memory, memory_left
 from mcp_exec.cgroup.subtree import Absence, Subtree
 from mcp_exec.config import Config
 from mcp_exec.errors import CannotJail
@@ -109,8 +109,7 @@ class Bounds:
             self._seen = self._seen or bool(leaf.facts().cpu_time_ms)
             return
         if self._watchdog is None:
-            place = find_place()
-            self._watchdog = Watchdog(self.limits, lambda: kills_around(place))
+            self._watchdog = Watchdog(self.limits, Kills(find_place()))
         dog = self._watchdog
         with dog.watching(jail.pid, jail.launcher.pid, jail.kill) as watched:
             yield lambda killed: dog.facts(watched, killed=killed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from mcp_exec.cgroup.files import UnifiedNode
 from mcp_exec.cgroup.locate import Place
 
+_MAX_BYTES = 4096
 _V1_MOUNT = Path("/sys/fs/cgroup/memory")
 _UNLIMITED = 1 << 60  # v1 says "no limit" with a number near 2**63
 #: What the kernel cannot take back, of memory.stat; page cache it can
@@ -28,14 +30,26 @@ def host_memory() -> tuple[int, int]:
     return kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
 
 
-def kills_around(place: Place | None) -> int:
+class Kills:
     """How many processes of the server's own cgroup the kernel ended for memory so far; 0 where none can be seen."""
-    if place is not None:
-        with suppress(OSError, KeyError):
-            return int(UnifiedNode(place.own).controller.memory_events["oom_kill"])
-    for folder in _v1_folders():
-        with suppress(OSError, ValueError, KeyError):  # the root has no number
-            return _numbers(folder / "memory.oom_control")["oom_kill"]
+
+    def __init__(self, place: Place | None) -> None:
+        """Keeps the file open, since each run asks twice."""
+        files = [] if place is None else [place.own / "memory.events"]
+        files += [folder / "memory.oom_control" for folder in _v1_folders()]
+        self._file = next(filter(None, map(_open, files)), 0)
+
+    def __call__(self) -> int:
+        if not self._file:
+            return 0
+        with suppress(OSError, ValueError, KeyError):  # it is gone, or the root's, which has no number
+            return _parse(os.pread(self._file, _MAX_BYTES, 0).decode())["oom_kill"]
+        return 0
+
+
+def _open(path: Path) -> int:
+    with suppress(OSError):
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return 0
 
 
@@ -66,4 +80,8 @@ def _v1_folders() -> tuple[Path, ...]:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    return {name: int(number) for name, number in (line.split() for line in path.read_text().splitlines())}
+    return _parse(path.read_text())
+
+
+def _parse(text: str) -> dict[str, int]:
+    return {name: int(number) for name, number in (line.split() for line in text.splitlines())}

@@ -31,6 +31,7 @@ def follow(payload: int) -> None:
     """Trace it from here on; only once it is dumpable, with its own ids and without capabilities."""
     try:
         syscalls.ptrace(syscalls.PTRACE_SEIZE, payload, syscalls.PTRACE_O_TRACEEXIT | syscalls.PTRACE_O_EXITKILL)
+        _look(payload)  # once before it counts, so that this process has the pages that it takes
     except OSError:
         return
 
@@ -45,8 +46,10 @@ def wait_for_end(payload: int) -> End:
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)
             return End(status, round((usage.ru_utime + usage.ru_stime) * 1000), usage.ru_maxrss)
         try:
-            if status >> 16 == syscalls.PTRACE_EVENT_EXIT and len(os.listdir(f"/proc/{pid}/task")) == 1:
-                return End(syscalls.ptrace_message(pid), *_usage(pid))
+            if status >> 16 == syscalls.PTRACE_EVENT_EXIT:
+                threads, cpu_ms, peak_kib = _look(pid)
+                if threads == 1:
+                    return End(syscalls.ptrace_message(pid), cpu_ms, peak_kib)
         except OSError:
             pass
         _go_on(pid, status >> 16, os.WSTOPSIG(status))
@@ -63,10 +66,12 @@ def _go_on(pid: int, event: int, number: int) -> None:
         pass  # it was killed meanwhile
 
 
-def _usage(pid: int) -> tuple[int, int]:
-    """cpu time in ms, with that of its children that it waited for; peak resident KiB: proc_pid_stat(5)."""
-    with open(f"/proc/{pid}/stat", "rb") as stat:
-        children = sum(map(int, stat.read().rpartition(b")")[2].split()[13:15]))
-    with open(f"/proc/{pid}/status", "rb") as status:
-        peak = next(int(line.split()[1]) for line in status if line.startswith(b"VmHWM:"))
-    return round(time.clock_gettime(syscalls.cpu_clock(pid)) * 1000) + children * 1000 // _TICKS, peak
+def _look(pid: int) -> tuple[int, int, int]:
+    """Threads; cpu time in ms, with that of children it waited for; peak resident KiB: proc_pid_status(5)."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+        words = stat.read().rpartition(b")")[2].split()
+    with open(f"/proc/{pid}/status", "rb", buffering=0) as status:
+        lines = status.read().splitlines()
+    peak = next((int(line.split()[1]) for line in lines if line.startswith(b"VmHWM:")), 0)  # a zombie has none
+    children_ms = (int(words[13]) + int(words[14])) * 1000 // _TICKS
+    return int(words[17]), round(time.clock_gettime(syscalls.cpu_clock(pid)) * 1000) + children_ms, peak

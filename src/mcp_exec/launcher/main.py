@@ -47,7 +47,9 @@ def main() -> None:
     _reset_signals()
     gc.collect()
     gc.freeze()  # the collector must not touch, and so copy, what was loaded before the fork
-    _serve(control, spec, pages.learn(prepare.modules) if spec.fetch_ahead else ())
+    touched = pages.learn(prepare.modules) if spec.fetch_ahead else ()
+    gc.freeze()
+    _serve(control, spec, touched)
 
 
 def _take_control() -> socket.socket:

@@ -6,6 +6,7 @@ Every wall stands already. Nothing here is trusted by anybody: the exit code is 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import itertools
 import os
@@ -27,6 +28,7 @@ def prepare_payload(spec: JailSpec, pages: Sequence[Page]) -> None:
     _open_standard_streams()
     _reseed()
     _forget_modules()
+    gc.freeze()
     _fetch(pages)
 
 
@@ -147,7 +149,6 @@ def _end(module: types.ModuleType, status: int) -> int:
     """In CPython's order: threads, atexit, globals, streams. `Py_FinalizeEx` costs 20 ms more and adds nothing."""
     try:
         import atexit
-        import gc
 
         threading = sys.modules.get("threading")
         if threading is not None:
