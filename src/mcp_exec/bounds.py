@@ -112,6 +112,8 @@ class Bounds:
             self._watchdog = Watchdog(self.limits, Kills(find_place()))
         dog = self._watchdog
         with dog.watching(jail.pid, jail.launcher.pid, jail.kill) as watched:
+            if not self._seen:  # a run may be over before the dog's first look
+                watched.look(self.limits.memory_bytes)
             yield lambda killed: dog.facts(watched, killed=killed)
         self._seen = self._seen or watched.seen
 

@@ -85,4 +85,4 @@ def test_what_the_run_took_is_counted(sandbox: StdioClient) -> None:
     for code, least_ms in ((own, 950), (own + children, 1400)):
         took = sandbox.run(code + "held = b'x' * (50 << 20)", timeout_s=20).meta
         assert least_ms <= took["mcp-exec/cpu_time_ms"] < least_ms * 3, took
-        assert took[PEAK] - few[PEAK] > 40 << 20, (few, took)
+        assert took[PEAK] - few[PEAK] > 30 << 20, (few, took)

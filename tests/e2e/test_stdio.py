@@ -21,6 +21,7 @@ from support.waiting import wait_until
 @pytest.fixture
 def client() -> Iterator[StdioClient]:
     with StdioClient(own_identity(), COLD) as found:
+        wait_until(lambda: len(descendants_of(found.process.pid)) == 1)  # the jail of the look around is gone
         yield found
 
 
