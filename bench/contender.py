@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 
@@ -35,28 +35,28 @@ class Session(ABC):
         """Processor time so far, user and system, of all that worked for this contender and has been reaped."""
         return tree.reaped_cpu_s() if self.pid is None else tree.cpu_s(self.pid)
 
+    def run_checked(self, program: Program) -> None:
+        """One run. Raises ValueError if its outcome is wrong, OSError where the contender broke down."""
+        if complaint := program.complaint(self.run(program)):
+            raise ValueError(complaint)
+
     def rate(self, program: Program, clients: int, seconds: float) -> float:
         """Runs per second of so many clients, each of which asks anew as soon as it has its answer."""
-        done = [0] * clients
-        start = threading.Barrier(clients + 1)
-
-        def work(number: int, client: Session) -> None:
-            start.wait()
-            while time.perf_counter() < until:
-                client.run(program)
-                done[number] += 1
-
         with ExitStack() as stack:
             opened = [stack.enter_context(self.client()) for _ in range(clients)]
-            threads = [threading.Thread(target=work, args=item) for item in enumerate(opened)]
-            for thread in threads:
-                thread.start()
+            pool = stack.enter_context(ThreadPoolExecutor(clients))
             started = time.perf_counter()
-            until = started + seconds
-            start.wait()
-            for thread in threads:
-                thread.join()
-            return sum(done) / (time.perf_counter() - started)
+            done = sum(pool.map(lambda client: _run_until(started + seconds, client, program), opened))
+            return done / (time.perf_counter() - started)
+
+
+def _run_until(end: float, client: Session, program: Program) -> int:
+    """How many runs were begun before `end`, by the clock of perf_counter."""
+    done = 0
+    while time.perf_counter() < end:
+        client.run_checked(program)
+        done += 1
+    return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

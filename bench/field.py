@@ -41,6 +41,15 @@ class Field:
         first = round_number % len(names) if names else 0
         return [(name, self.sessions[name]) for name in names[first:] + names[:first]]
 
+    @contextlib.contextmanager
+    def surviving(self, name: str) -> Iterator[None]:
+        """Around a measurement: a contender that breaks down in it takes no further part; the report says so."""
+        try:
+            yield
+        except BROKEN as error:
+            del self._contenders[name], self.sessions[name]
+            self.report.wrong.append(f"{name} broke down in the middle: {describe(error)}")
+
     def check(self, program: Program) -> None:
         """Let each run a program once, unmeasured. A wrong answer of ours or of bare Python is an error."""
         notes = self.report.cannot.setdefault(program.name, {})
@@ -50,19 +59,23 @@ class Field:
             if program.name in contender.cannot
         }
         for name, session in self.able(program):
-            complaint = complaint_of(session, program)
+            complaint = _complaint(session, program)
             if complaint is not None:
                 notes[name] = complaint
                 if self._contenders[name].ours or name == BARE:
                     self.report.wrong.append(f"{name}, {program.name}: {complaint}")
 
 
-def complaint_of(session: Session, program: Program) -> str | None:
-    """One run: what is wrong with it; None if it is right."""
+def _complaint(session: Session, program: Program) -> str | None:
     try:
         return program.complaint(session.run(program))
     except BROKEN as error:
-        return f"{type(error).__name__}: {error}"[:300]
+        return describe(error)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 @contextlib.contextmanager
@@ -77,7 +90,7 @@ def open_field(contenders: Sequence[Contender], report: Report, *, slow: bool) -
                 print(f"opening {contender.name}", file=sys.stderr)
                 field.add(contender, stack.enter_context(contender.open()))
             except (Unavailable, *BROKEN) as error:
-                report.absent[contender.name] = str(error)
+                report.absent[contender.name] = str(error) if isinstance(error, Unavailable) else describe(error)
                 if contender.ours:
-                    report.wrong.append(f"{contender.name} does not start: {error}")
+                    report.wrong.append(f"{contender.name} does not start: {describe(error)}")
         yield field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -27,8 +28,11 @@ class LineProcess:
     def send(self, message: Mapping[str, Any]) -> None:
         """Write one message."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise BrokenPipeError(self._last_words()) from None
 
     def receive(self) -> dict[str, Any]:
         """The next message, as soon as it comes."""
@@ -48,7 +52,8 @@ class LineProcess:
         """End its input, wait until it is gone; kill it if that takes a minute."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended and something was still to be written
+            self._process.stdin.close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

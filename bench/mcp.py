@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import re
+import select
 import subprocess
 import tempfile
 import time
@@ -78,16 +79,20 @@ class StdioSession(Session):
             pass
         return outcome_of(message)
 
+    def _finish_checked(self, program: Program) -> None:
+        if complaint := program.complaint(self._finish()):
+            raise ValueError(complaint)
+
     def rate(self, program: Program, clients: int, seconds: float) -> float:
         done, started = 0, time.perf_counter()
         for _ in range(clients):
             self._start(program)
         while time.perf_counter() - started < seconds:
-            self._finish()
+            self._finish_checked(program)
             self._start(program)
             done += 1
         for _ in range(clients):
-            self._finish()
+            self._finish_checked(program)
         return (done + clients) / (time.perf_counter() - started)
 
 
@@ -110,6 +115,7 @@ class HttpSession(Session):
         self._ask(_INITIALIZED)
 
     def _ask(self, message: Mapping[str, Any]) -> bytes:
+        self._forget_closed()
         self._connection.request("POST", "/mcp", json.dumps(message).encode(), self._headers)
         answer = self._connection.getresponse()
         body = answer.read()
@@ -118,6 +124,11 @@ class HttpSession(Session):
         if session := answer.getheader("mcp-session-id"):
             self._headers |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": _REVISION}
         return body
+
+    def _forget_closed(self) -> None:
+        """The server closes a connection that was idle while others were measured; the next request opens one."""
+        if self._connection.sock is not None and select.select([self._connection.sock], [], [], 0)[0]:
+            self._connection.close()
 
     def run(self, program: Program) -> Outcome:
         body = self._ask(call_of(1, program))

@@ -28,9 +28,10 @@ def measure_latency(field: Field, programs: Sequence[Program], plan: Plan) -> No
         samples: dict[str, list[float]] = defaultdict(list)
         for number in range(plan.rounds):
             for name, session in field.able(program, number):
-                samples[name].append(_time(field, name, session, program))
+                with field.surviving(name):
+                    samples[name].append(_time(field, name, session, program))
                 time.sleep(plan.pause_s)
-        names = [name for name in field.sessions if name in samples]
+        names = [name for name in field.sessions if samples[name]]
         field.report.latency[program.name] = {name: Latency.of(samples[name]) for name in names}
 
 
@@ -51,7 +52,8 @@ def measure_throughput(field: Field, programs: Sequence[Program], plan: Plan) ->
         for _ in range(plan.slices):
             for clients in plan.clients:
                 for name, session in field.able(program):
-                    rates[name][clients].append(session.rate(program, clients, plan.slice_s))
+                    with field.surviving(name):
+                        rates[name][clients].append(session.rate(program, clients, plan.slice_s))
                     time.sleep(plan.pause_s)
         field.report.throughput[program.name] = {
             name: {clients: statistics.mean(found) for clients, found in row.items()} for name, row in rates.items()
@@ -64,13 +66,14 @@ def measure_cpu(field: Field, programs: Sequence[Program], plan: Plan) -> None:
         _say(f"processor time of {program.name}")
         row = field.report.cpu_s.setdefault(program.name, {})
         for name, session in field.able(program):
-            row[name] = _cpu_of(session, program, plan)
+            with field.surviving(name):
+                row[name] = _cpu_of(session, program, plan)
 
 
 def _cpu_of(session: Session, program: Program, plan: Plan) -> float:
     before = session.cpu_s()
     for _ in range(plan.cpu_runs):
-        session.run(program)
+        session.run_checked(program)
         time.sleep(plan.pause_s)
     time.sleep(_SETTLE_S)
     return (session.cpu_s() - before) / plan.cpu_runs
@@ -95,14 +98,14 @@ def memory_of(pid: int) -> Memory:
 
 
 def measure_startup(servers: Mapping[str, Contender], program: Program, plan: Plan) -> dict[str, list[float]]:
-    """From starting a server to its first answered call, which includes the handshake; in seconds."""
+    """From starting a server to its first answered call, which includes the handshake; in seconds. Raises as `run`."""
     _say("start")
     taken: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(plan.starts):
         for name, server in servers.items():
             started = time.perf_counter()
             with server.open() as session:
-                session.run(program)
+                session.run_checked(program)
                 taken[name].append(time.perf_counter() - started)
             time.sleep(plan.pause_s)
     return taken

@@ -10,7 +10,7 @@ from bench import machine, tree
 from bench.contender import Contender
 from bench.contenders import STDIO, all_contenders, environ_of
 from bench.endurance import endure
-from bench.field import open_field
+from bench.field import BROKEN, describe, open_field
 from bench.figures import Report
 from bench.mcp import open_stdio
 from bench.measure import measure_cpu, measure_latency, measure_memory, measure_startup, measure_throughput
@@ -55,12 +55,15 @@ def _measure_servers(folder: Path, plan: Plan, contenders: Sequence[Contender], 
         what="a server of the SDK's with one tool that answers at once",
         open=lambda: open_stdio([sys.executable, "-m", "bench.sdk_minimum"], environ),
     )
-    over_stdio = [one for one in contenders if one.name not in report.absent and one.name.startswith((STDIO, "rival"))]
-    if over_stdio:
-        report.startup_s = measure_startup({one.name: one for one in (*over_stdio, minimum)}, first, plan)
-    if plan.endurance and any(one.name == STDIO for one in over_stdio):
-        report.endurance, wrong = endure(environ, first, plan.endurance)
-        report.wrong += wrong
+    servers = [one for one in contenders if one.name not in report.absent and one.name.startswith((STDIO, "rival"))]
+    try:
+        if servers:
+            report.startup_s = measure_startup({one.name: one for one in (*servers, minimum)}, first, plan)
+        if plan.endurance and any(one.name == STDIO for one in servers):
+            report.endurance, wrong = endure(environ, first, plan.endurance)
+            report.wrong += wrong
+    except BROKEN as error:
+        report.wrong.append(f"a server broke down: {describe(error)}")
 
 
 def _choose(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
