@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import sys
@@ -25,12 +26,13 @@ _SETTLE_S = 2.0
 def endure(environ: Mapping[str, str], program: Program, runs: int) -> tuple[Endurance, list[str]]:
     """So many runs on a server of their own, one after the other; also what was wrong with their answers."""
     print(f"endurance: {runs} runs", file=sys.stderr, flush=True)
-    with open_stdio(SERVER, environ) as session:
+    # a temporary folder of its own, since others make files in the machine's meanwhile
+    with tempfile.TemporaryDirectory() as folder, open_stdio(SERVER, {**environ, "TMPDIR": folder}) as session:
         assert session.pid is not None
         wrong = _run(session, program, _WARM_RUNS)[1]
-        before, memory_before = _count(session.pid), _memory(session.pid)
+        before, memory_before = _count(session.pid, folder), _memory(session.pid)
         taken, complaints = _run(session, program, runs)
-        after, memory_after = _count(session.pid), _memory(session.pid)
+        after, memory_after = _count(session.pid, folder), _memory(session.pid)
     tenth = max(1, runs // 10)
     figures = Endurance(
         runs=runs,
@@ -55,16 +57,21 @@ def _run(session: Session, program: Program, runs: int) -> tuple[list[float], li
     return taken, complaints
 
 
-def _count(pid: int) -> dict[str, int]:
+def _count(pid: int, folder: str) -> dict[str, int]:
     members = tree.processes(pid)
-    return {
+    counts = {
         "processes": len(members),
-        "descriptors": sum(map(tree.descriptors, members)),
         "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
-        "temporary files": len(os.listdir(tempfile.gettempdir())),
+        "temporary files": len(os.listdir(folder)),
     }
+    with contextlib.suppress(PermissionError):  # the server shows them to root only
+        counts["descriptors"] = sum(map(tree.descriptors, members))
+    return counts
 
 
-def _memory(pid: int) -> int:
-    memory = memory_of(pid)
+def _memory(pid: int) -> int | None:
+    try:
+        memory = memory_of(pid)
+    except PermissionError:
+        return None
     return memory.server_bytes + memory.below_bytes

@@ -46,9 +46,10 @@ class Endurance:
     runs: int
     first_ms: float
     last_ms: float
-    memory_before_bytes: int
-    memory_after_bytes: int
-    #: what there was more of after the runs than before: processes, descriptors, mounts, files in the temporary folder
+    #: None where only root may read it
+    memory_before_bytes: int | None
+    memory_after_bytes: int | None
+    #: what there was more of after the runs than before: processes, mounts, files in the temporary folder, descriptors
     leftovers: dict[str, int]
 
 

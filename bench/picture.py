@@ -20,7 +20,7 @@ def draw(report: Report, path: Path) -> None:
     """Latency of all programs and throughput of one, as a PNG."""
     names = [name for name in report.contenders if any(name in row for row in report.latency.values())]
     colours = {name: f"C{number}" for number, name in enumerate(names)}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(14, 2 + 0.16 * len(names) * len(report.latency)))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(14, 3 + 0.09 * len(names) * len(report.latency)))
     _draw_latency(left, report, colours)
     _draw_throughput(right, report, colours)
     figure.tight_layout()
@@ -37,18 +37,21 @@ def _draw_latency(axes: Axes, report: Report, colours: dict[str, str]) -> None:
     axes.set_yticks(range(len(report.latency)), list(report.latency))
     axes.invert_yaxis()
     axes.set_xscale("log")
+    axes.set_xlim(left=0.1)
     axes.set_xlabel("latency, p50 in ms (logarithmic; less is better)")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize="small")
 
 
 def _draw_throughput(axes: Axes, report: Report, colours: dict[str, str]) -> None:
-    program = "pandas" if report.throughput.get("pandas") else next(iter(report.throughput), None)
-    for name, rates in report.throughput.get(program or "", {}).items():
+    if not report.throughput:
+        axes.set_axis_off()
+        return
+    program = "pandas" if "pandas" in report.throughput else next(iter(report.throughput))
+    for name, rates in report.throughput[program].items():
         axes.plot(list(rates), list(rates.values()), "o-", color=colours.get(name), label=name)
     axes.set_xlabel("clients at once")
     axes.set_ylabel(f"runs of {program} per second (more is better)")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    if program:
-        axes.legend(fontsize="small")
+    axes.legend(fontsize="small")

@@ -30,13 +30,18 @@ class Program:
     def complaint(self, outcome: Outcome) -> str | None:
         """What is wrong with an outcome, in one line; None if it is right."""
         if outcome.exit_code != self.exit_code:
-            last = (outcome.stderr.strip() or "nothing on stderr").splitlines()[-1]
-            return f"exit status {outcome.exit_code}: {last[:200]}"
+            return f"exit status {outcome.exit_code}: {_reason(outcome.stderr)}"
         if outcome.stdout != self.stdout:
             return f"another output: {len(outcome.stdout)} characters, {outcome.stdout[:40]!r}"
         if not outcome.stderr.rstrip().endswith(self.error):
             return f"another error: {outcome.stderr[-80:]!r}"
         return None
+
+
+def _reason(stderr: str) -> str:
+    """The last line that names an error, as a traceback has it; some say more after it."""
+    lines = stderr.strip().splitlines() or ["nothing on stderr"]
+    return next((line for line in reversed(lines) if "Error: " in line), lines[-1])[:200]
 
 
 _NUMPY = """\
@@ -74,7 +79,7 @@ PROGRAMS = (
     Program(name="numpy", code=_NUMPY, stdout="332833500\n"),
     Program(name="pandas", code=_PANDAS, stdout="{'north': 2450, 'south': 2500}\n"),
     Program(name="plot", code=_PLOT, stdout="b'\\x89PNG\\r\\n\\x1a\\n'\n"),
-    Program(name="1 MiB out", code=f"import sys\nsys.stdout.write('x' * {_MIB})\n", stdout="x" * _MIB),
+    Program(name="1 MiB out", code=f"print('x' * {_MIB}, end='')\n", stdout="x" * _MIB),
     Program(name="1 MiB in", code="import sys\nprint(len(sys.stdin.read()))\n", stdin="x" * _MIB, stdout=f"{_MIB}\n"),
     Program(
         name="100,000 lines",

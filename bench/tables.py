@@ -39,16 +39,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
-    return (
-        f"{value:,.0f}"
-        if value >= 100
-        else f"{value:.1f}"
-        if value >= 10
-        else f"{value:.2g}"
-        if value < 1
-        else f"{value:.2f}"
-    )
+    """Three digits that count, two below 1."""
+    if value >= 10:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _machine(report: Report) -> Iterator[str]:
@@ -145,7 +139,8 @@ def _endurance(endurance: Endurance | None) -> Iterator[str]:
     if endurance is None:
         return
     yield "### Endurance"
-    memory = [number(value / _MIB) for value in (endurance.memory_before_bytes, endurance.memory_after_bytes)]
+    amounts = (endurance.memory_before_bytes, endurance.memory_after_bytes)
+    memory = ["root only" if amount is None else number(amount / _MIB) for amount in amounts]
     rows = [
         ["p50 of the first and of the last tenth, ms", number(endurance.first_ms), number(endurance.last_ms)],
         ["memory of the server and all below it, MiB", *memory],

@@ -1,32 +1,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.client import ROOT
+from support.http import wait_until
 
 from bench.contenders import BARE, HTTP, STDIO, all_contenders
 from bench.document import BEGIN, END, rewrite
 from bench.figures import Latency, Report, Target, percentile
-from bench.plan import QUICK, Plan
-from bench.programs import PROGRAMS, Outcome
+from bench.plan import QUICK
+from bench.programs import PROGRAMS, Outcome, Program
 from bench.run import run
-from bench.tables import number, table, tables_of
+from bench.tables import number, table
 from bench.targets import ratio, targets_of
 
 PRINT = PROGRAMS[0]
-BRIEF = Plan(
-    rounds=2,
-    pause_s=0,
-    clients=(1, 2),
-    slice_s=0.1,
-    slices=1,
-    cpu_runs=2,
-    starts=1,
-    endurance=10,
-    slow=False,
-)
 
 
 def latency(p50_ms: float) -> Latency:
@@ -110,29 +104,41 @@ def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def bench(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """What a short run in a process of its own printed and saved: it adopts and reaps orphans, which are others' here."""
+    brief = ["--quick", "--programs", "print", "--rounds", "2", "--pause", "0"]
+    command = [sys.executable, "-m", "bench", "--output", str(folder), *brief, *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    return done.stdout, json.loads((folder / "bench.json").read_text())
+
+
 def test_a_rival_that_does_not_start_is_named_with_the_reason(tmp_path: Path) -> None:
-    command = "sh -c 'echo no licence >&2; exit 1'"
-    found = run(tmp_path, BRIEF, only=["rival", BARE], programs=["print"], rivals=[command])
-    assert "no licence" in found.absent["rival 1"]
-    assert not found.wrong
-    assert "no licence" in tables_of(found)
+    printed, saved = bench(tmp_path, "--only", "rival,bare", "--rival", "sh -c 'echo no licence >&2; exit 1'")
+    assert "no licence" in saved["absent"]["rival 1"]
+    assert "no licence" in printed
 
 
 def test_a_whole_run_has_every_table_and_right_results(tmp_path: Path) -> None:
-    found = run(tmp_path, BRIEF, only=[STDIO, HTTP, BARE], programs=["print"])
-    assert not found.wrong
-    assert not found.absent
-    measured = [
-        one.name for one in all_contenders(tmp_path) if one.name.startswith((STDIO, HTTP, BARE)) and not one.only
-    ]
-    assert list(found.latency["print"]) == measured
-    assert {one.samples for one in found.latency["print"].values()} == {BRIEF.rounds}
-    assert all(set(rates) == {1, 2} and min(rates.values()) > 0 for rates in found.throughput["print"].values())
-    assert set(found.cpu_s["print"]) == set(measured)
-    assert found.memory[STDIO].processes >= 2
-    assert set(found.startup_s) == {STDIO, "SDK minimum"}
-    assert found.endurance is not None
-    assert found.endurance.runs == BRIEF.endurance
-    assert found.targets
-    assert json.loads(json.dumps(asdict(found)))["latency"]
-    assert all(f"### {title}" in tables_of(found) for title in ("Targets", "Latency", "Throughput", "Endurance"))
+    printed, saved = bench(tmp_path, "--only", "mcp-exec,bare", "--endurance", "10")
+    assert not saved["wrong"]
+    assert not saved["absent"]
+    measured = {STDIO, HTTP, BARE, "bare -B"}
+    assert set(saved["latency"]["print"]) == set(saved["cpu_s"]["print"]) == measured
+    assert {one["samples"] for one in saved["latency"]["print"].values()} == {2}
+    assert all(set(rates) == {"1", "4"} and min(rates.values()) > 0 for rates in saved["throughput"]["print"].values())
+    assert STDIO in (saved["memory"] if os.geteuid() == 0 else saved["cannot"]["memory"])
+    assert set(saved["startup_s"]) == {STDIO, "SDK minimum"}
+    assert saved["endurance"]["runs"] == 10
+    assert saved["targets"]
+    assert all(f"### {title}" in printed for title in ("Targets", "Latency", "Throughput", "Endurance"))
+    assert (tmp_path / "bench.png").stat().st_size > 1000
+
+
+def test_all_processor_time_of_a_run_is_counted(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 0.3:\n    pass\n"
+    (server,) = (one for one in all_contenders(tmp_path) if one.name == STDIO)
+    with server.open() as session:
+        before = session.cpu_s()
+        session.run_checked(Program(name="burn", code=burn, stdout=""))
+        wait_until(lambda: session.cpu_s() - before > 0.28)
