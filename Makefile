@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: install run test test-clients test-load test-uml test-vm lint
+.PHONY: install run test test-clients test-load test-uml test-vm bench lint
 install: $(VENV)/.installed
 
 # libseccomp.so.2 is the one thing that pip cannot bring; Debian has it as libseccomp2.
@@ -37,8 +37,12 @@ test-uml: install
 test-vm: install
 	tests/beds/vm.sh tests/limits/test_cgroup.py tests/limits/test_memory.py tests/limits/test_tight.py -k 'not 200_runs'
 
+# Side by side with bare Python and other sandboxes; make bench BENCH=--quick: docs/performance.md
+bench: install
+	$(BIN)/python -m bench $(BENCH)
+
 lint: install
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples bench
+	$(BIN)/ruff format --check src tests examples bench
 	$(BIN)/mypy
 	$(BIN)/mcp-exec policy check
