@@ -19,6 +19,7 @@ from mcp_exec.watchdog import Watchdog, resident
 #: Less than this left by the cgroups around us, or by the host, is scarce; of a small host a sixteenth
 _SCARCE_AROUND_BYTES = 32 << 20
 _SCARCE_ON_HOST_BYTES = 256 << 20
+_RELIEF_BYTES = 32 << 20
 
 
 class Bounds:
@@ -31,6 +32,7 @@ class Bounds:
         self._limits: Limits | None = None
         self._watchdog: Watchdog | None = None
         self._seen = False
+        self._pressed = False
 
     @property
     def subtree(self) -> Subtree | None:
@@ -87,8 +89,9 @@ class Bounds:
             ) from error
 
     def is_pressed(self) -> bool:
-        """Whether memory is scarce: on the host, or in the cgroups around us."""
-        return self._room() < 0
+        """Whether memory is scarce, on the host or in the cgroups around us; once it was, it must get better."""
+        self._pressed = self._room() < (_RELIEF_BYTES if self._pressed else 0)
+        return self._pressed
 
     def has_room_for(self, pid: int) -> bool:
         """Whether memory has room for a second process like this one, beside what may run."""

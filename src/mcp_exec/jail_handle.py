@@ -14,7 +14,7 @@ from mcp_exec.causes import cannot_jail
 from mcp_exec.cgroup.leaf import Leaf
 from mcp_exec.errors import CannotJail, LauncherDied
 from mcp_exec.jail.stage import RECORD, Kind
-from mcp_exec.launcher.client import LauncherClient
+from mcp_exec.launcher.client import OUT_OF_DESCRIPTORS, LauncherClient
 
 _BUILD_S = 20
 
@@ -49,11 +49,14 @@ class Jail:
         ahead: of its program, so that there is time to prepare for it.
         """
         with ExitStack() as far:
-            code, self.code = self._pipe(far, far_is_read=True)
-            stdin, self.stdin = self._pipe(far, far_is_read=True)
-            stdout, self.stdout = self._pipe(far, far_is_read=False)
-            stderr, self.stderr = self._pipe(far, far_is_read=False)
-            status, self.status = self._pipe(far, far_is_read=False)
+            try:
+                code, self.code = self._pipe(far, far_is_read=True)
+                stdin, self.stdin = self._pipe(far, far_is_read=True)
+                stdout, self.stdout = self._pipe(far, far_is_read=False)
+                stderr, self.stderr = self._pipe(far, far_is_read=False)
+                status, self.status = self._pipe(far, far_is_read=False)
+            except OSError as error:
+                raise CannotJail(OUT_OF_DESCRIPTORS) from error
             theirs: tuple[int, ...] = (code, stdin, stdout, stderr, status)
             if self.leaf is not None:
                 theirs = (*theirs, self.leaf.procs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from mcp_exec.bounds import Bounds
 from mcp_exec.config import Config
@@ -54,33 +55,39 @@ class Launchers:
     def due(self) -> bool:
         """Whether the one at work has served its time. One that no program has seen has not."""
         one, now = self._current, time.monotonic()
-        if one is None or not one.runs or now < self._not_before:
+        if self._config.fresh_interpreter or one is None or not one.runs or now < self._not_before:
             return False
         return one.runs >= self._config.launcher_runs or now - one.born >= self._config.launcher_age_s
 
-    async def renew(self, *, busy: bool) -> None:
-        """Put a new launcher to work; the old one serves until then.
+    async def renew(self, is_busy: Callable[[], bool]) -> None:
+        """Put a new launcher to work; the old one serves until then, and ends with the last of its jails.
 
-        Where memory has no room for both, it waits until no run is at work, and the next call waits for the new one.
-        What fails is logged, and tried again later.
+        Where memory has no room for both, it waits until no jail is at work or being built (`is_busy`), and calls wait
+        for the new one. What fails is logged, and tried again later.
         """
         self._not_before = time.monotonic() + _RETRY_S
         old = self._current
-        if old is not None and not self._bounds.has_room_for(old.pid):
-            if busy:
+        try:
+            if old is None or self._bounds.has_room_for(old.pid):
+                await self._put_to_work(await self._start())
+            elif is_busy():
                 get_logger().warning("the launcher could not be replaced: no memory for a second one; tried again")
                 return
-            old.close()
-        try:
-            new = await self._start()
+            else:
+                async with self._starting:
+                    old.close()
+                    self._current = await self._start()
         except McpExecError as error:
             get_logger().warning("the launcher could not be replaced; tried again", reason=str(error))
             return
-        old, self._current = self._current, new
         self._not_before = 0.0
-        if old is not None:
-            get_logger().info("launcher replaced", runs=old.runs)
-            old.retire()
+        get_logger().info("launcher replaced", runs=old.runs if old is not None else 0)
+
+    async def _put_to_work(self, launcher: LauncherClient) -> None:
+        async with self._starting:
+            old, self._current = self._current, launcher
+            if old is not None:
+                old.retire()
 
     async def _start(self) -> LauncherClient:
         self._all = {each for each in self._all if not each.failed}

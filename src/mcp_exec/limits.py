@@ -40,12 +40,14 @@ class LimitFacts:
     """What limits did to a run, and what it took. None where this host does not say.
 
     memory_limit_bytes: the limit whose breach ended the run, of the run or of all together.
+    held_bytes: the most that the watchdog saw the run hold; it looks now and then.
     """
 
     memory_limit_bytes: int | None = None
     out_of_pids: bool = False
     peak_memory_bytes: int | None = None
     cpu_time_ms: int | None = None
+    held_bytes: int = 0
 
 
 def fit(config: Config, memory_left: int | None) -> Limits:

@@ -72,6 +72,6 @@ def _usage(record: Record | None, facts: LimitFacts, ended_by: str) -> Usage:
     """The cgroup's counters where there are any; else what init measured of its children."""
     peak, cpu = facts.peak_memory_bytes, facts.cpu_time_ms
     if record is not None:
-        peak = record.peak_kib * 1024 if peak is None else peak
+        peak = max(record.peak_kib * 1024, facts.held_bytes) if peak is None else peak
         cpu = record.cpu_ms if cpu is None else cpu
     return Usage(jail="namespaces", ended_by=ended_by, peak_memory_bytes=peak, cpu_time_ms=cpu)

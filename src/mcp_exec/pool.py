@@ -68,14 +68,17 @@ class Pool:
         self._callers_building = 0
         self._filler: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._serving = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.Task[None]] = set()  # never cancelled
 
     def count(self, state: State) -> int:
         """How many jails are in this state."""
         return sum(each is state for each in self._states.values())
 
     def keep_warm(self, count: int) -> None:
-        """From now on so many jails are kept ready, at most `warm`."""
+        """From now on so many jails are kept ready, at most `warm`, and the launcher is replaced in time."""
+        self._serving = True
         self._warm = count
         self._spawn(self._tend())
         self.fill()
@@ -96,10 +99,11 @@ class Pool:
         return jail
 
     async def end(self, jail: Jail) -> None:
-        """Kill and reap; idempotent, not to be cut short. Its slot is free when everybody in it is dead."""
-        if self._states.get(jail) in (None, State.DYING):
-            return
+        """Kill and reap, not to be cut short. Its slot is free when everybody in it is dead."""
         self._move(jail, State.DYING)
+        await self._take_apart(jail)
+
+    async def _take_apart(self, jail: Jail) -> None:
         try:
             await jail.close()
         finally:
@@ -114,23 +118,28 @@ class Pool:
         """Give up ready jails that are of no use, bring their number up, one after another; returns at once."""
         for jail in self._ready():
             if self._pressed or not _is_usable(jail):
-                self._spawn(run_whole(self.end(jail)))
+                self._give_up(jail)
         if self._wants_more() and (self._filler is None or self._filler.done()):
             self._filler = self._spawn(self._fill())
 
     async def close(self) -> None:
-        """End the jails that are ready, and what works in the background. Those of runs are their callers'."""
+        """End the jails that are ready, and what works in the background. After the last run."""
+        self._serving = False
         self._warm = 0
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(self.end(jail) for jail in tuple(self._states)))
+        for jail in self._ready():
+            self._give_up(jail)
+        await asyncio.gather(*self._ends)
+
+    def _give_up(self, jail: Jail) -> None:
+        """A ready jail: from here on nobody gets it."""
+        self._move(jail, State.DYING)
+        _keep(self._take_apart(jail), self._ends)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return _keep(work, self._tasks)
 
     def _move(self, jail: Jail, state: State) -> None:
         before = self._states.get(jail)
@@ -140,7 +149,7 @@ class Pool:
 
     def _pick(self) -> Jail | None:
         """A ready jail, on the processors that have least to do."""
-        ready = [jail for jail in self._ready() if not jail.has_spoken]
+        ready = [jail for jail in self._ready() if _is_usable(jail)]
         running = Counter(jail.slot % self._at_once for jail, at in self._states.items() if at is State.RUNNING)
         return min(ready, key=lambda jail: running[jail.slot % self._at_once], default=None)
 
@@ -179,18 +188,28 @@ class Pool:
         """What no run's beginning or end tells of: scarce memory, age, ready jails that died."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            self._pressed = self._is_pressed()
+            try:
+                self._pressed = self._is_pressed()
+            except OSError as error:
+                get_logger().warning("how much memory is left could not be read", reason=error.strerror)
             self._renew_if_due()
             self.fill()
 
     def _renew_if_due(self) -> None:
-        if self._warm and self._launchers.due and (self._renewal is None or self._renewal.done()):
+        if self._serving and self._launchers.due and (self._renewal is None or self._renewal.done()):
             self._renewal = self._spawn(self._renew())
 
     async def _renew(self) -> None:
-        await self._launchers.renew(busy=self.count(State.RUNNING) > 0)
+        await self._launchers.renew(lambda: self.count(State.RUNNING) + self.count(State.BUILDING) > 0)
         self.fill()
 
 
 def _is_usable(jail: Jail) -> bool:
-    return not jail.has_spoken and not jail.launcher.retired
+    return jail.launcher.alive and not jail.launcher.retired and not jail.has_spoken
+
+
+def _keep(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

@@ -47,6 +47,7 @@ class Runner:
         self._free = asyncio.Semaphore(config.concurrency)
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unanswered: set[asyncio.Future[ExecResult]] = set()
         self._draining = False
 
     async def __aenter__(self) -> Self:
@@ -114,12 +115,14 @@ class Runner:
         """
         if self._draining:
             raise Busy(_SHUTTING_DOWN)
-        if len(self._tasks) >= self._config.concurrency + self._config.queue:
+        if len(self._unanswered) >= self._config.concurrency + self._config.queue:
             raise Busy(
                 f"{self._config.concurrency} runs and a queue of {self._config.queue} are taken; try again later"
             )
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[ExecResult] = loop.create_future()
+        self._unanswered.add(reply)
+        reply.add_done_callback(self._unanswered.discard)
         task = loop.create_task(self._run(request, output or Output(self._config.max_output_bytes), reply))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._forget(done, reply))

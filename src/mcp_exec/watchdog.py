@@ -27,7 +27,7 @@ class Watched:
 
     def __init__(self, init: int, launcher: int, kill: Callable[[], None], kills_before: int) -> None:
         self.kills_before = kills_before
-        self.held = 0
+        self.held = self.most = 0
         self.seen = False
         self.killed_at: int | None = None
         self._init = init
@@ -47,6 +47,7 @@ class Watched:
             self._shared = max(0, plain - sum(_proportional(pid, inherited) for pid in pids))
             self._counted = now
         self.held = max(0, plain - self._shared)
+        self.most = max(self.most, self.held)
 
     def end(self, limit: int) -> None:
         """Kill, because of `limit`."""
@@ -86,7 +87,7 @@ class Watchdog:
             if self._kills_seen > run.kills_before:
                 del self._unclaimed[:1]
                 run.killed_at = self._around
-        return LimitFacts(memory_limit_bytes=run.killed_at)
+        return LimitFacts(memory_limit_bytes=run.killed_at, held_bytes=run.most)
 
     async def _watch(self) -> None:
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.client import StdioClient
+from support.client import Identity, StdioClient
 
+PEAK = "mcp-exec/peak_memory_bytes"
 EXECED = "import os\nos.execv('/bin/sh', ['sh', '-c', '{}'])"
 #: program, exit status, stdout
 ENDS = {
@@ -38,7 +39,43 @@ def test_the_status_is_that_of_wait(sandbox: StdioClient, name: str) -> None:
     assert (answer.exit_code, answer.stdout, answer.timed_out) == (status, stdout, False), answer
 
 
-PEAK = "mcp-exec/peak_memory_bytes"
+NAMES = [
+    b"\rVmHWM: x",
+    b"\rVmHWM:",
+    b"\rVmHWM:99999999",
+    b"\rVmHWM: 7777777",
+    b"\nVmHWM: -9 kB",
+    b") R 1 1 1",
+    b"\xff(\x00",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_programs_name_is_not_believed(sandbox: StdioClient, name: bytes) -> None:
+    answer = sandbox.run(f"import ctypes; ctypes.CDLL(None).prctl(15, {name!r}); print('ok'); raise SystemExit(3)")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (3, "ok\n", "")
+    assert 1 << 20 < answer.meta[PEAK] < 1 << 30
+
+
+def test_a_child_that_asked_to_be_traced_is_not_left_stopped(sandbox: StdioClient) -> None:
+    code = (
+        "import ctypes, os, signal\nlibc = ctypes.CDLL(None)\n"
+        "child = libc.syscall(56, 0x2000 | signal.SIGCHLD, 0, 0, 0, 0)  # CLONE_PTRACE\n"
+        "if child == 0:\n    os.kill(os.getpid(), signal.SIGCONT); os._exit(4)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    answer = sandbox.run(code, timeout_s=10)
+    assert (answer.stdout, answer.exit_code) == ("4\n", 0), answer
+
+
+def test_code_that_does_not_fit_gets_one_line(root_identity: Identity) -> None:
+    with StdioClient(root_identity, {"MCP_EXEC_WORKSPACE": "1m", "MCP_EXEC_PREIMPORT": ""}) as client:
+        answer = client.run("# " + "x" * 1_500_000)
+    assert answer.exit_code == 70
+    assert answer.stderr.startswith("mcp-exec: the program could not be run: [Errno ")
+    assert answer.stderr.count("\n") == 1
+
+
 SIGNALS = {
     "handled": "signal.signal(signal.SIGUSR1, note); os.kill(os.getpid(), signal.SIGUSR1)\nassert seen == [10], seen",
     "ignored": "signal.signal(signal.SIGUSR1, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGUSR1)",

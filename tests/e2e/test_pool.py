@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.client import COLD, StdioClient, own_identity, to_answer
@@ -140,6 +141,25 @@ def test_calls_are_answered_without_a_pause_while_launchers_come_and_go() -> Non
             seen |= launchers(client)
         assert len(seen) >= 3
         wait_until(lambda: len(launchers(client)) == 1)
+
+
+def test_without_warm_jails_it_is_replaced_as_well() -> None:
+    with StdioClient(own_identity(), {**LEAN, **COLD, "MCP_EXEC_LAUNCHER_RUNS": "3"}) as client:
+        before = client.probe(TELL)
+        wait_until(lambda: client.probe(TELL) != before, 20)
+
+
+def test_without_descriptors_the_words_say_so_and_the_next_call_works() -> None:
+    environ = {**LEAN, "MCP_EXEC_CONCURRENCY": "10", "MCP_EXEC_WARM": "4"}
+    narrow = replace(own_identity(), prefix=("prlimit", "--nofile=60:60"))
+    with StdioClient(narrow, environ) as client:
+        for _ in range(3):
+            calls = [client.start_call("import time; time.sleep(0.5); print('ran')") for _ in range(10)]
+            results = [client.finish(*call) for call in calls]
+            failed = [result["content"][0]["text"] for result in results if result.get("isError")]
+            assert failed
+            assert all("file descriptor" in words or "launcher" in words for words in failed), failed
+        assert client.run("print('next')").stdout == "next\n"
 
 
 def test_strict_each_program_has_an_interpreter_of_its_own() -> None:

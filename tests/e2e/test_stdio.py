@@ -271,8 +271,8 @@ def test_a_killed_server_takes_every_jail_with_it() -> None:
 
 def test_the_launcher_dies_during_a_call(client: StdioClient) -> None:
     (launcher,) = children_of(client.process.pid)
-    waiting = client.start_call("import time; time.sleep(60)")
-    wait_until(lambda: len(descendants_of(client.process.pid)) >= 3)
+    waiting = client.start_call("import os, time\nos.fork()\ntime.sleep(60)")
+    wait_until(lambda: len(descendants_of(client.process.pid)) >= 4)
     below = descendants_of(client.process.pid)
     os.kill(launcher, signal.SIGKILL)
     result = client.finish(*waiting)
@@ -285,8 +285,8 @@ def test_the_launcher_dies_during_a_call(client: StdioClient) -> None:
 
 def test_init_dies_during_a_call(client: StdioClient) -> None:
     (launcher,) = children_of(client.process.pid)
-    waiting = client.start_call("import time; time.sleep(60)")
-    wait_until(lambda: len(descendants_of(client.process.pid)) >= 3)
+    waiting = client.start_call("import os, time\nos.fork()\ntime.sleep(60)")
+    wait_until(lambda: len(descendants_of(client.process.pid)) >= 4)
     (init,) = children_of(launcher)
     os.kill(init, signal.SIGKILL)
     assert "without a report" in client.finish(*waiting)["content"][0]["text"]

@@ -56,8 +56,7 @@ def run_init(
     except BaseException as error:
         _report_failure(pipes.status, step, error)
     if pid == 0:
-        payload(spec, pipes.code)
-        os._exit(70)  # the payload ends itself; reached only if it fails to
+        _run_payload(spec, pipes.code, payload)
     _keep_watch(pid, pipes.status, confined)
 
 
@@ -81,6 +80,15 @@ def _become_payload(
     os.write(pipes.status, record(Kind.READY, Stage.PREPARE, 0))
     os.close(pipes.status)
     os.close(confining)
+
+
+def _run_payload(spec: JailSpec, code: int, payload: Callable[[JailSpec, int], None]) -> None:
+    """It ends itself; what it raises is none of the program's, as a workspace that is too small for the code."""
+    try:
+        payload(spec, code)
+    except BaseException as error:
+        os.write(2, f"mcp-exec: the program could not be run: {error}\n".encode("utf-8", "replace"))
+    os._exit(70)
 
 
 def _report_failure(status: int, step: Step, error: BaseException) -> None:

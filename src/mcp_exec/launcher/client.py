@@ -13,13 +13,18 @@ from pathlib import Path
 from mcp_exec.aio import wait_readable
 from mcp_exec.causes import cannot_jail
 from mcp_exec.config import Config
-from mcp_exec.errors import ConfigError, LauncherDied
+from mcp_exec.errors import CannotJail, ConfigError, LauncherDied
 from mcp_exec.jail.spec import JailSpec
 from mcp_exec.launcher import wire
 from mcp_exec.launcher.scratch import make_scratch, remove_scratch
 
 _START_S = 60
 _ANSWER_S = 20
+_DIED = "the launcher ended during the call; the next call gets a new one"
+OUT_OF_DESCRIPTORS = (
+    "the server has no file descriptor left: raise its limit (LimitNOFILE in the unit, ulimit -n), or lower"
+    " MCP_EXEC_CONCURRENCY and MCP_EXEC_WARM"
+)
 
 
 class LauncherClient:
@@ -108,13 +113,19 @@ class LauncherClient:
                 data, received = await self._answer()
             except (OSError, TimeoutError) as error:
                 self.close()
-                raise LauncherDied("the launcher ended during the call; the next call gets a new one") from error
+                raise LauncherDied(_DIED) from error
+            finally:
+                if self.failed:
+                    self._control.close()
         if not data:
             self.close()
-            raise LauncherDied("the launcher ended during the call; the next call gets a new one")
+            raise LauncherDied(_DIED)
         started, value, errno = wire.decode_answer(data)
-        if not started or len(received) != 1:
+        if not started:
             raise cannot_jail(value, errno)
+        if not received:  # we have no descriptor left for it: nobody could kill this init
+            self.close()
+            raise CannotJail(OUT_OF_DESCRIPTORS)
         return value, received[0]
 
     async def _answer(self) -> tuple[bytes, list[int]]:
@@ -155,9 +166,10 @@ class LauncherClient:
         """Kill the launcher; every init dies with it (PDEATHSIG). Idempotent."""
         self.failed = True
         remove_scratch(self._scratch)
-        self._control.close()
         self._process.kill()
         self._process.wait()
+        if not self._lock.locked():  # else somebody waits for an answer on it, gets its end, and closes it
+            self._control.close()
 
 
 def _prepare(control: socket.socket, config: Config, scratch: Path) -> None:

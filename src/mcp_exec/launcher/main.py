@@ -125,6 +125,7 @@ def _one_request(
         if pid == 0:
             control.close()
             os.close(life[1])
+            children.clear()  # host pids, which a program could find in this frame
             init.run_init(
                 spec,
                 pipes,

@@ -164,7 +164,7 @@ def _end(module: types.ModuleType, status: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):
+        except Exception:  # it may be an object of the program's
             status = status or (120 if stream is sys.stdout and stream is not None else 0)
     if status == -signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
