@@ -34,6 +34,7 @@ class Launchers:
         self._all: set[LauncherClient] = set()
         self._starting = asyncio.Lock()
         self._not_before = 0.0
+        self._waits_for_idle: LauncherClient | None = None
 
     @property
     def spec(self) -> JailSpec:
@@ -71,7 +72,7 @@ class Launchers:
             if old is None or self._bounds.has_room_for(old.pid):
                 await self._put_to_work(await self._start())
             elif is_busy():
-                get_logger().warning("the launcher could not be replaced: no memory for a second one; tried again")
+                self._wait_for_idle(old)
                 return
             else:
                 async with self._starting:
@@ -82,6 +83,12 @@ class Launchers:
             return
         self._not_before = 0.0
         get_logger().info("launcher replaced", runs=old.runs if old is not None else 0)
+
+    def _wait_for_idle(self, old: LauncherClient) -> None:
+        self._not_before = 0.0  # it is looked at whenever a run has ended
+        if self._waits_for_idle is not old:
+            get_logger().warning("the launcher is due, but memory has no room for a second one: when no run is at work")
+        self._waits_for_idle = old
 
     async def _put_to_work(self, launcher: LauncherClient) -> None:
         async with self._starting:

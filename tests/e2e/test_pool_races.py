@@ -66,7 +66,6 @@ def test_a_launcher_without_room_for_two_is_replaced_between_runs(monkeypatch: p
 
     async def scenario(runner: Runner) -> None:
         monkeypatch.setattr(runner.bounds, "has_room_for", lambda _pid: False)
-        monkeypatch.setattr("mcp_exec.launchers._RETRY_S", 0.0)
         runner.keep_warm()
         seen, slowest = set[int](), 0.0
         for _ in range(40):
