@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.client import ROOT
-from support.http import wait_until
+from support.waiting import wait_until
 
 from bench.contenders import BARE, HTTP, STDIO, all_contenders
 from bench.document import BEGIN, END, rewrite
